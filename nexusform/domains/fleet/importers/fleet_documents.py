@@ -209,11 +209,13 @@ def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
     for key, node in root.list_fields():
-        suggestion = "" if key in _TOP_LEVEL_KEYS else find_nearest_name(key, _TOP_LEVEL_KEYS)
+        name = key
         if key not in _TOP_LEVEL_KEYS:
             notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
-        if key in _TOP_LEVEL_KEYS or (suggestion and suggestion not in root.data):
-            data[suggestion or key], locations[suggestion or key] = node.data, node.position
+            name = find_nearest_name(key, _TOP_LEVEL_KEYS)
+            if not name or name in root.data:
+                continue
+        data[name], locations[name] = node.data, node.position
     return Node(data, replace(root.position, children=locations))
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 
@@ -102,8 +103,7 @@ class ObservedPlacement(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Id: `<name>` or `<namespace>/<name>`."""
-        namespace = self.manifest.namespace
-        return f"{namespace}/{self.manifest.name}" if namespace else self.manifest.name
+        return format_object_key(self.manifest.namespace, self.manifest.name)
 
 
 def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacement]:
@@ -115,8 +115,7 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacemen
     for manifest in objects:
         if manifest.kind in HUB_CREATED_KINDS:
             parent = _find_parent(manifest, names)
-            key = f"{manifest.namespace}/{parent}" if manifest.namespace else parent
-            created.setdefault(key, []).append(manifest)
+            created.setdefault(format_object_key(manifest.namespace, parent), []).append(manifest)
     observed = (_read_placement(manifest, created) for manifest in placements)
     return {placement.key: placement for placement in observed}
 
@@ -151,6 +150,12 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
     )
 
 
+def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
+    """Return the manifests of stored bodies, without invalid ones."""
+    manifests = map(build_manifest, bodies)
+    return tuple(manifest for manifest in manifests if manifest is not None)
+
+
 def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedResourceSnapshot, ...]:
     """Return the resource snapshots of a placement by index, the latest last; one may have several manifests."""
     numbers = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
@@ -160,8 +165,7 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
         number = numbers[manifest.name]
         if number is not None:
             bodies = list_mappings(manifest.body, "spec", "selectedResources")
-            selected = (build_manifest(body) for body in bodies)
-            objects.setdefault(number, []).extend(item for item in selected if item is not None)
+            objects.setdefault(number, []).extend(build_manifests(bodies))
     latest = _find_latest(manifests, numbers)
     newest = numbers[latest.name] if latest is not None else None
     ordered = sorted(objects, key=lambda number: (number == newest, number))
@@ -282,10 +286,7 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 
 def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each kind of override snapshots used by bindings but not captured."""
-    captured = {
-        (manifest.kind, f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name)
-        for manifest in manifests
-    }
+    captured = {(manifest.kind, format_object_key(manifest.namespace, manifest.name)) for manifest in manifests}
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):

@@ -28,6 +28,11 @@ NAMESPACE_ONLY = "NamespaceOnly"
 WITH_SELECTED = "NamespaceWithResourceSelectors"
 
 
+def format_object_key(namespace: str, name: str) -> str:
+    """Return the key of an object on a hub: `<name>`, or `<namespace>/<name>`."""
+    return f"{namespace}/{name}" if namespace else name
+
+
 class FleetMember(Struct, frozen=True):
     """Configured member cluster. With `cluster_id` its figures derive from that cluster's nodes, plus
     `properties` (including its costs); without, `properties` and `resources` are configured. `apply_fails`:
@@ -61,6 +66,11 @@ class ObjectSelector(Struct, frozen=True):
         version = f"{self.group}/{self.version}" if self.group else self.version
         return f"{version} {self.kind} {self.name}".rstrip()
 
+    @property
+    def is_namespace(self) -> bool:
+        """Whether namespaces are selected."""
+        return (self.group, self.kind) == ("", "Namespace")
+
 
 class ApplyStrategy(Struct, frozen=True):
     """Apply strategy, with the API's terms."""
@@ -93,6 +103,11 @@ class FleetPlacement(Struct, frozen=True):
     accepts_old_names: bool = True
 
     @property
+    def kind(self) -> str:
+        """Kind in the API."""
+        return "ResourcePlacement" if self.namespace else "ClusterResourcePlacement"
+
+    @property
     def is_report_only(self) -> bool:
         """Whether differences are reported and nothing is applied."""
         return self.apply.type == REPORT_DIFF
@@ -100,17 +115,22 @@ class FleetPlacement(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Id: `<name>` or `<namespace>/<name>`."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return format_object_key(self.namespace, self.name)
+
+    @property
+    def effective_policy(self) -> Policy:
+        """Policy; without one, all clusters are picked."""
+        return self.policy or Policy()
 
     @property
     def placement_type(self) -> PlacementType:
         """Selection of clusters."""
-        return self.policy.placement_type if self.policy else PlacementType.PICK_ALL
+        return self.effective_policy.placement_type
 
     @property
     def number_of_clusters(self) -> int | None:
         """N of a PickN."""
-        return self.policy.number_of_clusters if self.policy else None
+        return self.effective_policy.number_of_clusters
 
 
 class HubObjects(Struct, frozen=True):
@@ -158,7 +178,7 @@ class FleetOverride(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Id: `<name>` or `<namespace>/<name>`."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return format_object_key(self.namespace, self.name)
 
     @property
     def snapshot_name(self) -> str:
@@ -196,7 +216,7 @@ class FleetUpdateStrategy(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Id: `<name>` or `<namespace>/<name>`."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return format_object_key(self.namespace, self.name)
 
 
 class FleetUpdateRun(Struct, frozen=True):
@@ -214,7 +234,7 @@ class FleetUpdateRun(Struct, frozen=True):
 
     def build_key(self, name: str) -> str:
         """Return the key of an object in the run's namespace."""
-        return f"{self.namespace}/{name}" if self.namespace else name
+        return format_object_key(self.namespace, name)
 
 
 class RunRecord(Struct, frozen=True):
@@ -256,7 +276,7 @@ class FleetApprovalRequest(Struct, frozen=True):
     @property
     def run_key(self) -> str:
         """Key of the run."""
-        return f"{self.namespace}/{self.run}" if self.namespace else self.run
+        return format_object_key(self.namespace, self.run)
 
 
 FleetObject: TypeAlias = (

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
+from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 
@@ -57,7 +58,7 @@ class ObservedRun(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Id: `<name>` or `<namespace>/<name>`."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return format_object_key(self.namespace, self.name)
 
 
 def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
@@ -117,9 +118,9 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         ended=is_init_failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
         reason=get_text(final_condition, "message"),
-        policy_snapshot=_parse_integer(status.get("policySnapshotIndexUsed")),
-        cluster_count=_parse_integer(status.get("policyObservedClusterCount")),
-        resource_snapshot=_parse_integer(status.get("resourceSnapshotIndexUsed")),
+        policy_snapshot=parse_index(status.get("policySnapshotIndexUsed")),
+        cluster_count=parse_index(status.get("policyObservedClusterCount")),
+        resource_snapshot=parse_index(status.get("resourceSnapshotIndexUsed")),
         stages=tuple((name, tuple(map(_get_cluster_name, item))) for name, item in clusters.items()),
         done=tuple(_get_cluster_name(item) for item in all_clusters if _has_true_condition(item, "Succeeded")),
         approved=tuple(sorted({*approvals, *granted})),
@@ -141,6 +142,7 @@ def _index_conditions(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {str(condition.get("type")): condition for condition in list_conditions(body)}
 
 
-def _parse_integer(value: Any) -> int | None:
+def parse_index(value: Any) -> int | None:
+    """Return a number of at most nine digits, possibly given as text; None for anything else."""
     text = str(value)
     return int(text) if text.isdecimal() and len(text) < 10 else None

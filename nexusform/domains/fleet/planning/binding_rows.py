@@ -11,7 +11,13 @@ from nexusform.diagnostics.phrases import format_duration
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementRequest, PlacementType, Policy
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    PlacementRequest,
+    PlacementType,
+    index_by_cluster,
+)
 from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
 from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
 from nexusform.domains.fleet.scheduling.staged_update import RunStep, RunStepKind, StagedRunOutcome
@@ -59,13 +65,13 @@ def build_binding_rows(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
 ) -> Iterator[PlacementChange]:
     """Build the rows of one placement: removed bindings, then added and changed, then kept ones."""
-    prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
-    planned = {binding.cluster: binding for binding in placement.bindings}
+    prior_bindings = index_by_cluster(placement.spec.prior_bindings)
+    planned = index_by_cluster(placement.bindings)
     for cluster in sorted(prior_bindings):
         if cluster not in planned or cluster in placement.released_clusters:
             trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
             yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
-    for cluster in placement.clusters_moved_by_hub[1]:
+    for cluster in placement.hub_moves.removed_clusters:
         if cluster not in planned:
             # Removed on the hub since the last apply: nothing is there to change.
             yield PlacementChange(
@@ -218,7 +224,7 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     if placement.current.staged_trigger is not None and binding.has_resources:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
-    replaced_cluster = placement.clusters_moved_by_hub[0].get(binding.cluster)
+    replaced_cluster = placement.hub_moves.replaced_clusters.get(binding.cluster)
     if replaced_cluster is not None:
         move_text = (
             f"moved on the hub: {replaced_cluster} -> {binding.cluster}" if replaced_cluster else "added on the hub"
@@ -234,7 +240,7 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
         return "", "kept: overrides are applied with the next change of content or bindings"
     if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
         return "", ""
-    request = PlacementRequest(placement.spec.configuration.policy or Policy(), placement.spec.configuration.namespace)
+    request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"

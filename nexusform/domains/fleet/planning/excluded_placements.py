@@ -20,6 +20,7 @@ from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_sites
@@ -155,7 +156,7 @@ def _build_exclusion_context(
         clusters,
         collect_prior_members(instances, registries),
         frozenset(_find_removed_nodes(vms)),
-        frozenset(str((member.before or {}).get("name")) for member in removed_members),
+        frozenset(str(get_value_at_path(member.before, "name")) for member in removed_members),
         nodes,
         lambda member: known_members is not None and member not in known_members | recorded_members,
         reason,
@@ -199,23 +200,29 @@ def _build_excluded_placement_rows(
         if kind is PlanningKind.PLACEMENT:
             for binding in read_bindings(attributes):
                 reason = context.explain_lost_member(binding.cluster)
-                yield PlacementChange(
+                row = PlacementChange(
                     address=address,
                     kind=BINDING,
                     object=binding.cluster,
-                    action=PlacementAction.LOSE if reason else PlacementAction.KEEP,
+                    action=PlacementAction.KEEP,
                     source=binding,
-                    target=None if reason else binding,
-                    trigger="cluster_left" if reason else "",
+                    target=binding,
+                    trigger="",
                     cluster=binding.cluster,
-                    reason=reason or _EXCLUDED_REASON,
+                    reason=_EXCLUDED_REASON,
                 )
+                yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
             for member, member_workloads in (workloads or {}).items():
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST and workloads:
             cluster_id = str(attributes.get("cluster_id") or "")
             yield from _build_lost_pod_rows(address, cluster_id, workloads, context)
+
+
+def _mark_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementChange:
+    """Return the row of a kept binding or pod as a lost one."""
+    return replace(row, action=PlacementAction.LOSE, target=None, trigger=str(trigger), reason=reason)
 
 
 def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
@@ -265,16 +272,18 @@ def _build_lost_pod_rows(
                 location = PodLocation(cluster, note.node, note.machine, note.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, note.node)
             reason = node_reason or member_reason
-            yield PlacementChange(
+            row = PlacementChange(
                 address=address,
                 kind="pod",
                 object=name,
-                action=PlacementAction.LOSE if reason else PlacementAction.KEEP,
+                action=PlacementAction.KEEP,
                 source=location,
-                target=None if reason else location,
-                trigger=_NODE_REMOVED if node_reason else _BINDING_REMOVED if member_reason else "",
+                target=location,
+                trigger="",
                 pool=f"{cluster}/{workload}",
                 number=parse_pod_number(workload, name),
                 site_id=known_cluster.site_id if known_cluster is not None else "",
-                reason=reason or _EXCLUDED_REASON,
+                reason=_EXCLUDED_REASON,
             )
+            trigger = _NODE_REMOVED if node_reason else _BINDING_REMOVED
+            yield _mark_lost(row, reason, trigger) if reason else row

@@ -12,11 +12,12 @@ from msgspec import Struct, field, json
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
-from nexusform.domains.fleet.importers.fleet_export import READY
+from nexusform.domains.fleet.importers.fleet_export import READY, build_manifests
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import CHANGE_REASONS, build_removed_rows, explain_kept_bindings
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
+from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
@@ -26,16 +27,17 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_policy_snapshot,
 )
 from nexusform.domains.fleet.planning.placement_spec import has_old_property_name
+from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
 from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, index_by_cluster
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
-from nexusform.domains.fleet.scheduling.placement_status import CLUSTER_SCOPED, FALSE, NAMESPACED
+from nexusform.domains.fleet.scheduling.placement_status import FALSE
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_canonical_json, is_reserved_namespace
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
@@ -94,8 +96,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     for instance in instances:
         if instance.type.kind is not PlanningKind.PLACEMENT or not (instance.is_removed or instance.is_replaced):
             continue
-        read_object = instance.type.build_fleet_object
-        placement = read_object(instance.before or {}) if read_object is not None else None
+        placement = read_prior_object(instance)
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
                 f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which should keep its "
@@ -113,7 +114,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         if workloads:
             by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
     # Unchanged bindings keep their provenance: observed ones stay observed.
-    prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     recorded_bindings = get_mapping(prior, "bindings")
     provenance = {
         binding.cluster: recorded_bindings[binding.cluster].get("provenance", "predicted")
@@ -125,7 +126,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         "policy_snapshot": write_policy_snapshot(placement.spec.policy_snapshot),
         "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
         "evictions": [
-            *(prior.get("evictions") or ()),
+            *get_list(prior, "evictions"),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
         ],
         "workloads": by_cluster,
@@ -135,9 +136,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
     attributes = attributes | predict_placement_status(placement)
-    before = placement.spec.instance.before or {}
     for name in ("placement_statuses", "selected_resources"):
-        recorded, predicted = list(before.get(name) or ()), list(attributes.get(name) or ())
+        recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
         if recorded == predicted:
             continue
         # The order of state stays if only the order differs.
@@ -159,14 +159,13 @@ def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, A
     """Build the attributes of a placement with invalid selectors; the hub leaves it unchanged."""
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
-    prefix = NAMESPACED if placement.spec.configuration.namespace else CLUSTER_SCOPED
     message = _format_invalid_selectors_message(placement.selection.selector_problem)
-    invalid = Condition(f"{prefix}Scheduled", FALSE, "InvalidResourceSelectors", message)
+    invalid = Condition(f"{placement.spec.configuration.kind}Scheduled", FALSE, "InvalidResourceSelectors", message)
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
-        "selected_resources": prior.get("selected_resources") or [],
-        "conditions": [*write_conditions([invalid]), *(prior.get("conditions") or ())[1:]],
-        "placement_statuses": prior.get("placement_statuses") or [],
+        "selected_resources": get_list(prior, "selected_resources"),
+        "conditions": [*write_conditions([invalid]), *get_list(prior, "conditions")[1:]],
+        "placement_statuses": get_list(prior, "placement_statuses"),
     }
 
 
@@ -181,20 +180,21 @@ def _format_invalid_selectors_message(problem: ResourceSelectorProblem) -> str:
 def build_placement_warnings(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],
-    rounds: PlacementIterations,
+    iterations: PlacementIterations,
     observed: ObservedHub,
 ) -> Iterator[Diagnostic]:
     """Yield all warnings, placement by placement. An unread hub is an error already."""
-    namespaces = _collect_planned_namespaces_by_cluster(placements, members, rounds)
+    namespaces: dict[str, set[str]] = {}
     if any(placement.spec.configuration.namespace for placement in placements):
+        namespaces = _collect_planned_namespaces_by_cluster(placements, members, iterations)
         _add_observed_namespaces(namespaces, observed)
     members_change = any(member.previous != member.planned for member in members.values())
     for placement in placements:
         yield from _warn_empty_selectors(placement)
         yield from _warn_missing_namespace(placement, namespaces)
-        if rounds.member_list.members or not observed.is_unread:
-            yield from _warn_unscheduled_placement(placement, rounds)
-        yield from _warn_old_property_name(placement, rounds)
+        if iterations.member_list.members or not observed.is_unread:
+            yield from _warn_unscheduled_placement(placement, iterations)
+        yield from _warn_old_property_name(placement, iterations)
         for cluster, content in placement.compute_final_resources().items():
             if content.failure:
                 text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
@@ -208,7 +208,7 @@ def build_placement_warnings(
         for kind, text in find_placement_risks(placement, members):
             yield _build_warning(placement, kind, text)
         if members_change:
-            yield from _warn_scheduling_drift(placement, rounds)
+            yield from _warn_scheduling_drift(placement, iterations)
 
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -226,7 +226,7 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about clusters in state or in a hub's status without a binding on the hub."""
-    removed = placement.clusters_moved_by_hub[1]
+    removed = placement.hub_moves.removed_clusters
     deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
     if deleted:
         noun, verb = ("binding", "was") if len(deleted) == 1 else ("bindings", "were")
@@ -257,7 +257,7 @@ def _build_warning(
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about selectors without a match, or with invalid targets."""
-    in_blocks = bool((placement.spec.instance.config or {}).get("resource_selector"))
+    in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
     selectors = placement.spec.configuration.selectors
     paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]
     selector_problem = placement.selection.selector_problem
@@ -279,31 +279,26 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _collect_planned_namespaces_by_cluster(
-    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: PlacementIterations
+    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], iterations: PlacementIterations
 ) -> dict[str, set[str]]:
     namespaces: dict[str, set[str]] = {}
-    if not any(placement.spec.configuration.namespace for placement in placements):
-        return namespaces
     for name, member in members.items():
         member_namespaces = member.planned.namespaces if member.planned is not None else None
-        direct_objects = rounds.shared_objects.direct.get(name, {})
-        direct = {object_id.name for object_id in direct_objects if object_id.kind == "Namespace"}
-        namespaces[name] = {*(member_namespaces or ()), *direct}
+        direct = collect_namespace_names(iterations.shared_objects.direct.get(name, {}))
+        namespaces[name] = direct.union(member_namespaces or ())
     for placement in placements:
         for cluster, content in placement.compute_final_resources().items():
-            names = {manifest.name for manifest in content.manifests if manifest.kind == "Namespace"}
-            namespaces.setdefault(cluster, set()).update(names)
+            namespaces.setdefault(cluster, set()).update(collect_namespace_names(content.manifests))
     return namespaces
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
     """Add the namespaces of clusters with available objects, as reported by the hub."""
     for (_, key), attributes in observed.placements.items():
-        texts = [text for snapshot in (attributes.get("resource_snapshots") or ())[-1:] for text in snapshot["objects"]]
-        bodies = (json.decode(text) for text in texts if '"Namespace"' in text)
-        names = {key.rpartition("/")[0]} | {
-            str(body["metadata"]["name"]) for body in bodies if body["kind"] == "Namespace"
-        }
+        names = {key.rpartition("/")[0]}
+        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:
+            texts = [text for text in snapshot["objects"] if '"Namespace"' in text]
+            names |= collect_namespace_names(build_manifests(map(json.decode, texts)))
         for cluster, binding in get_mapping(attributes, "bindings").items():
             if binding.get("readiness") == READY:
                 namespaces.setdefault(cluster, set()).update(names)
@@ -325,9 +320,9 @@ def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, s
         yield _build_warning(placement, "missing-cluster-namespace", text)
 
 
-def _warn_unscheduled_placement(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
+def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn if there are no members, scheduling stops, or too few clusters are eligible."""
-    if not rounds.member_list.members:
+    if not iterations.member_list.members:
         text = (
             f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
             "Declare one for each cluster of the fleet (kubernetes_cluster_id is the id of the "
@@ -350,14 +345,14 @@ def _warn_unscheduled_placement(placement: PlacementPlan, rounds: PlacementItera
     yield _build_warning(placement, "unfulfilled-placement", text)
 
 
-def _warn_old_property_name(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
+def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property that no member has."""
     policy = placement.spec.configuration.policy
     if policy is None or not has_old_property_name(policy):
         return
-    if any(OLD_NODE_COUNT in member.properties for member in rounds.member_list.members):
+    if any(OLD_NODE_COUNT in member.properties for member in iterations.member_list.members):
         return
-    manifest = (placement.spec.instance.config or {}).get("manifest")
+    manifest = get_value_at_path(placement.spec.instance.config, "manifest")
     lines = manifest.splitlines() if isinstance(manifest, str) else []
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
@@ -418,11 +413,11 @@ def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetM
     yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
 
 
-def _warn_scheduling_drift(placement: PlacementPlan, rounds: PlacementIterations) -> Iterator[Diagnostic]:
+def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn that fresh scheduling would differ because the plan changes members. No binding moves for it."""
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
-    difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(rounds.member_list))
+    difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(iterations.member_list))
     if not difference.gained_clusters and not difference.lost_clusters:
         return
     verbs = []
@@ -496,8 +491,7 @@ def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
 
 def _has_persistent_volume_claims(manifest: Manifest) -> bool:
     """Return True for a volume claim or a StatefulSet with claim templates."""
-    spec = manifest.body.get("spec")
-    templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
+    templates = get_value_at_path(manifest.body, "spec", "volumeClaimTemplates")
     return manifest.kind == "PersistentVolumeClaim" or (manifest.kind == "StatefulSet" and bool(templates))
 
 
@@ -505,9 +499,8 @@ def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """Find a spread over locations if all members share one."""
-    policy = placement.spec.configuration.policy
-    keys = {constraint.topology_key for constraint in policy.spread_constraints} if policy is not None else set()
-    if _LOCATION not in keys:
+    constraints = placement.spec.configuration.effective_policy.spread_constraints
+    if all(constraint.topology_key != _LOCATION for constraint in constraints):
         return
     members_after = [member.planned for member in members.values() if member.planned is not None]
     locations = {member.labels.get(_LOCATION) for member in members_after}

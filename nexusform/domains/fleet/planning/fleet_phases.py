@@ -54,14 +54,14 @@ def find_planned_fleet(result: PlanResult) -> PlannedFleet | None:
 
 def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> DomainPhasesResult:
     vms = tuple(vms)
-    elsewhere = collect_external_clusters(blocks.request, evaluation)
-    pods = create_pod_phase(blocks, vms, elsewhere)
+    external = collect_external_clusters(blocks.request, evaluation)
+    pods = create_pod_phase(blocks, vms, external)
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
     if blocks.request.verifies_certainty:
         pods.verify_certainty(blocks.request.now)
-    unknown_findings = check_unknown_clusters(elsewhere, pods.clusters, blocks.instances.values())
-    diagnostics = (*elsewhere.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
+    unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
+    diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
     return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
 
 

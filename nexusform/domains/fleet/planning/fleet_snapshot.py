@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.importers.fleet_export import build_manifests
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetDisruptionBudget,
     FleetMember,
@@ -18,11 +19,11 @@ from nexusform.domains.fleet.importers.fleet_records import (
 )
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import (
     InvalidQuantity,
@@ -137,17 +138,18 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
     return Member(
         name=name,
         labels=dict(get_mapping(record, "labels")),
-        taints=tuple(Taint(*taint) for taint in record.get("taints") or ()),
+        taints=tuple(Taint(*taint) for taint in get_list(record, "taints")),
         properties=dict(get_mapping(record, "properties")),
-        resources=ResourceUsage(*(_parse_quantities(resources.get(kind)) for kind in _USAGE_KINDS)),
-        health=Health(record.get("health") or Health.HEALTHY),
+        resources=ResourceUsage(*(_parse_quantities(get_mapping(resources, kind)) for kind in _USAGE_KINDS)),
+        health=Health(record.get("health", Health.HEALTHY)),
         namespaces=None if namespaces is None else frozenset(namespaces),
     )
 
 
-def _parse_quantities(texts: Mapping[str, str] | None) -> dict[str, Quantity]:
+def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
+    """Return the amounts by resource name, without invalid ones."""
     amounts = {}
-    for name, text in (texts or {}).items():
+    for name, text in texts.items():
         amount = parse_quantity(text)
         if not isinstance(amount, InvalidQuantity):
             amounts[name] = amount
@@ -179,13 +181,18 @@ class MemberClusters(Struct, frozen=True):
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Build the input of placements from the members."""
-    planned = {name: member.planned for name, member in members.items() if member.planned is not None}
-    configured = {name: members[name].configuration for name in planned}
-    return MemberClusters(
-        {name: member.labels for name, member in planned.items()},
-        frozenset(name for name, member in planned.items() if member.is_leaving),
-        frozenset(name for name, member in configured.items() if member and member.apply_fails),
-    )
+    labels: dict[str, Mapping[str, str]] = {}
+    leaving: set[str] = set()
+    failing: set[str] = set()
+    for name, state in members.items():
+        if state.planned is None:
+            continue
+        labels[name] = state.planned.labels
+        if state.planned.is_leaving:
+            leaving.add(name)
+        if state.configuration is not None and state.configuration.apply_fails:
+            failing.add(name)
+    return MemberClusters(labels, frozenset(leaving), frozenset(failing))
 
 
 class ObservedHub(Struct, frozen=True):
@@ -248,12 +255,11 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             if isinstance(member, FleetMember):
                 members[name] = member
         if attributes.get("read_at"):  # a dump may be outdated at the time of the apply
-            read_objects = (build_manifest(json.decode(text)) for text in attributes["hub_objects"].values())
-            objects += (manifest for manifest in read_objects if manifest is not None)
+            objects += build_manifests(map(json.decode, attributes["hub_objects"].values()))
             overrides_now = _read_objects(attributes, types, _OVERRIDE_MAPS)
             current_overrides += (item for item in overrides_now if isinstance(item, FleetOverride))
-        evictions.update(attributes.get("evictions") or ())
-        pending_requests.update(*(attributes.get(name) or () for name in _REQUEST_ATTRIBUTES))
+        evictions.update(get_mapping(attributes, "evictions"))
+        pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
         for key, run in get_mapping(attributes, "runs").items():
             runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             approvals[key] = frozenset(run["approvals"])
@@ -285,9 +291,10 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
     if not observed.is_unread or observed.members:
         return observed
     recorded = [item.current.attributes for item in instances if item.current is not None]
-    bindings = [values.get("bindings") for values in (*recorded, *observed.placements.values())]
-    names = sorted({name for by_cluster in bindings if isinstance(by_cluster, Mapping) for name in by_cluster})
-    return replace(observed, members={name: FleetMember(name) for name in names})
+    names: set[str] = set()
+    for attributes in (*recorded, *observed.placements.values()):
+        names.update(get_mapping(attributes, "bindings"))
+    return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
 
 
 _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")

@@ -4,7 +4,7 @@ them. A provider records the foreign fields (`FOREIGN_FIELDS`, as arguments) and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.override_rendering import get_object_identity
 from nexusform.domains.fleet.planning.placement_records import compute_comparable_hash
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_changed_manifest
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
@@ -28,6 +28,13 @@ FOREIGN_FIELDS: Final = "others"
 OWNERS: Final = "owners"
 TOLERATIONS: Final = "spec.policy.tolerations"
 Values = Mapping[str, Any]
+
+
+def read_prior_note(instance: Instance) -> Values:
+    """Return the private note of an existing object from state; empty without one."""
+    if instance.prior is None or instance.prior.private is None:
+        return {}
+    return instance.prior.private
 
 
 def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlacement | None:
@@ -47,19 +54,17 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
 
 def find_field_owner(instance: Instance, path: str) -> str:
     """Return the other manager of a placement's field, given its API path; "" if there is none."""
-    return str(get_mapping(_get_recorded_hub_data(instance), OWNERS).get(path, ""))
+    return get_text(_get_recorded_hub_data(instance), OWNERS, path)
 
 
 def find_deleting_objects(instance: Instance) -> frozenset[str]:
     """Return the objects of an instance in deletion on its hub: `group/kind/namespace/name`."""
-    return frozenset(_get_recorded_hub_data(instance).get(DELETING) or ())
+    return frozenset(list_texts(_get_recorded_hub_data(instance), DELETING))
 
 
 def _get_recorded_hub_data(instance: Instance) -> Values:
     """Return the recorded hub data of an existing object that is kept."""
-    if instance.prior is None or instance.is_replaced:
-        return {}
-    return get_mapping(instance.prior.private, ON_HUB)
+    return {} if instance.is_replaced else get_mapping(read_prior_note(instance), ON_HUB)
 
 
 def _read_arguments(instance: Instance, attributes: Values) -> Values:
@@ -109,8 +114,9 @@ def merge_applied_objects(
             continue
         body = _merge_field(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
-        is_unchanged = applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest)
-        yield manifest if applied is None or is_unchanged else applied
+        if applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest):
+            applied = manifest
+        yield applied
 
 
 def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
@@ -119,13 +125,10 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)
-    if _is_list_of_named_elements(observed) and _is_list_of_named_elements(configured):
-        by_name = [{part[_ELEMENT_NAME]: part for part in parts} for parts in (observed, configured)]
-        previous_by_name = (
-            {part[_ELEMENT_NAME]: part for part in previous} if _is_list_of_named_elements(previous) else {}
-        )
-        return list(_merge_mapping(by_name[0], previous_by_name, by_name[1]).values())
-    return configured
+    observed_elements, configured_elements = _index_named_elements(observed), _index_named_elements(configured)
+    if not observed_elements or not configured_elements:
+        return configured
+    return list(_merge_mapping(observed_elements, _index_named_elements(previous), configured_elements).values())
 
 
 def _merge_mapping(
@@ -143,10 +146,9 @@ def _merge_mapping(
     return {**merged, **{name: value for name, value in configured.items() if name not in merged}}
 
 
-def _is_list_of_named_elements(value: Any) -> bool:
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and bool(value)
-        and all(isinstance(part, Mapping) and isinstance(part.get(_ELEMENT_NAME), str) for part in value)
-    )
+def _index_named_elements(value: Any) -> dict[str, Any]:
+    """Return the elements of a list by name; none if the value is no list, or an element has no name."""
+    parts = value if isinstance(value, list | tuple) else ()
+    if not all(isinstance(get_value_at_path(part, _ELEMENT_NAME), str) for part in parts):
+        return {}
+    return {part[_ELEMENT_NAME]: part for part in parts}

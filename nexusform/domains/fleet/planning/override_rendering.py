@@ -17,7 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
-from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetOverride,
+    JsonPatch,
+    ObjectSelector,
+    OverrideRule,
+    format_object_key,
+)
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_changed_manifest,
@@ -47,7 +53,7 @@ class ObjectIdentity(NamedTuple):
     @property
     def title(self) -> str:
         """Display name, `Kind namespace/name`."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return f"{self.kind} {format_object_key(self.namespace, self.name)}"
 
 
 def get_object_identity(manifest: Manifest) -> ObjectIdentity:
@@ -58,6 +64,11 @@ def get_object_identity(manifest: Manifest) -> ObjectIdentity:
 def collect_object_identities(manifests: Iterable[Manifest]) -> frozenset[ObjectIdentity]:
     """Return the identities of these objects on a member, with envelopes expanded."""
     return frozenset(get_object_identity(manifest) for manifest in expand_envelopes(manifests))
+
+
+def collect_namespace_names(objects: Iterable[Manifest | ObjectIdentity]) -> set[str]:
+    """Return the names of the Namespaces among objects."""
+    return {item.name for item in objects if (item.group, item.kind) == ("", "Namespace")}
 
 
 _WRAPPED_MESSAGE: Final = "has been wrapped in a"
@@ -86,6 +97,11 @@ class RenderedResources(Struct, frozen=True):
     def has_envelope_failure(self) -> bool:
         """Whether an envelope failed: overrides succeeded and no Work could be created."""
         return _WRAPPED_MESSAGE in self.failure
+
+    @property
+    def has_override_failure(self) -> bool:
+        """Whether an override failed."""
+        return bool(self.failure) and not self.has_envelope_failure
 
     def has_same_result(self, other: RenderedResources) -> bool:
         """Return True if overrides change the objects equally, or fail in both."""
@@ -210,7 +226,7 @@ def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> s
     as the final error has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
     envelope.go and controller.go.
     """
-    envelope_name = f"{envelope.namespace}/{envelope.name}" if envelope.namespace else envelope.name
+    envelope_name = format_object_key(envelope.namespace, envelope.name)
     error = f"{_CLIENT_ERROR}: {problem}"
     message = f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
     offset = len(f"{error}: ".encode("utf-8", "surrogatepass"))

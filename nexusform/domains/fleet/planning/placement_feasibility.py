@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -25,7 +25,7 @@ from nexusform.domains.pods.planning.pod_feasibility import (
     find_object_feasibility,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import ArgumentAdjustment
@@ -203,24 +203,29 @@ def suggest_feasibility_fixes(
             if row.missing_pools and row.cluster in outcome.clusters and row.site_capacity != "no":
                 groups.setdefault((row.cluster, tuple(row.missing_pools)), []).append(row)
         for (cluster, pools), group in groups.items():
-            found = {pool: _find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools}
-            texts, edits, counts = [], [], []
-            for pool, pair in found.items():
-                if pair is None:
-                    break
-                address, demand = pair
-                existing = len(demand.numbers)
-                count = existing + extra + max(row.missing_pools[pool] for row in group)
-                argument = str(demand.count_path[-1])
-                texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {pool} of {address}")
-                counts.append({"address": str(address), "pool": pool, argument: count, "sku": demand.sku.name})
-                edits.append(ArgumentAdjustment(address, demand.count_path, count))
-            if len(edits) == len(pools):
-                bindings = frozenset((row.placement, row.cluster) for row in group)
-                yield ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
+            candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
+            adjustable_pools = [candidate for candidate in candidates if candidate is not None]
+            if len(adjustable_pools) == len(pools):
+                yield _build_count_fix(group, adjustable_pools, extra)
         if not extra:
             yield from _suggest_replacements(waiting[:limit], outcome, pods)
             yield from _suggest_affinity_exclusions(rows, outcome)
+
+
+def _build_count_fix(
+    rows: Sequence[Feasibility], pools: Iterable[tuple[Address, PoolDemand]], extra: int
+) -> ProposedFix:
+    """Build a proposal of pool counts: the existing VMs, those missing for these rows, and `extra` ones."""
+    texts, edits, counts = [], [], []
+    for address, demand in pools:
+        existing = len(demand.numbers)
+        count = existing + extra + max(row.missing_pools[demand.pool] for row in rows)
+        argument = str(demand.count_path[-1])
+        texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {demand.pool} of {address}")
+        counts.append({"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name})
+        edits.append(ArgumentAdjustment(address, demand.count_path, count))
+    bindings = frozenset((row.placement, row.cluster) for row in rows)
+    return ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:
@@ -258,7 +263,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
 
 def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
     """Return whether PickFixed can be used: an existing placement keeps its type, a new PickN may change."""
-    if not isinstance((placement.spec.instance.config or {}).get("policy"), dict):
+    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):
         return False
     kind = placement.spec.configuration.placement_type
     return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
@@ -267,7 +272,7 @@ def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
     """Return the other clusters with capacity for the pods of a placement, the largest capacity first."""
     workloads = collect_workloads(placement.selection.manifests).workloads
-    selected = {binding.cluster for binding in placement.bindings}
+    selected = collect_clusters(placement.bindings)
     candidates: list[tuple[int, str]] = []
     for name, cluster in outcome.clusters.items():
         if name not in selected:

@@ -21,11 +21,13 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling import scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
-    BindingState,
     Member,
     PlacementRequest,
     PlacementType,
     Policy,
+    collect_clusters,
+    index_by_cluster,
+    select_scheduled_bindings,
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import explain
@@ -61,10 +63,10 @@ class PlacementIterations(Struct):
     progress: Progress = _ignore_progress_report
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
-        """Return the clusters of each placement rejected after the last iteration."""
+        """Return why each placement has no binding on the other clusters, for the members after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
-            bound = {binding.cluster for binding in placement.bindings}
+            bound = collect_clusters(placement.bindings)
             arguments = placement.build_scheduling_arguments(self.member_list)
             verdicts = explain(placement.bindings, *arguments).clusters
             unbound_rejections = [verdict.rejections for verdict in verdicts if verdict.cluster not in bound]
@@ -99,7 +101,7 @@ def _plan_rejoining_members(
     member is re-created by this plan, or was so earlier unnoticed by some placements; then only these are
     planned. Afterwards all members are present.
     """
-    bound = {binding.cluster for placement in placements for binding in placement.spec.prior_bindings}
+    bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining = {
         name: state.planned
         for name, state in members.items()
@@ -116,7 +118,7 @@ def _plan_rejoining_members(
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
 
     for placement in placements:
-        clusters = {binding.cluster for binding in placement.spec.prior_bindings}
+        clusters = collect_clusters(placement.spec.prior_bindings)
         placement.rejoining_members = frozenset(clusters.intersection(rejoining))
         placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
         left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
@@ -174,7 +176,7 @@ def _plan_until_stable(
                 continue
             changes = changes_of.get(placement.address, ())
             # A scheduled binding without a member may be from a time when the placement was not planned.
-            scheduled = {item.cluster for item in placement.bindings if item.state is not BindingState.UNSCHEDULED}
+            scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
             is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
             if has_edits and not is_queued:
                 is_queued = placement.needs_scheduling
@@ -207,9 +209,9 @@ def _run_scheduling_cycles_of_placement(
     """Run a placement's scheduling cycles; return True if bindings changed. Edits count in the first chain only."""
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
-    bound = {binding.cluster for binding in placement.bindings}
+    bound = collect_clusters(placement.bindings)
     is_first_cycle = not placement.scheduling.has_run
-    occasion = SchedulingTriggers(
+    triggers = SchedulingTriggers(
         is_new=placement.spec.is_first_scheduling and is_first_cycle,
         policy_changed=placement.spec.policy_changed and is_first_cycle,
         number_increased=placement.spec.number_increased and is_first_cycle,
@@ -224,7 +226,7 @@ def _run_scheduling_cycles_of_placement(
             replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )
     result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
-    return placement.record_scheduling_cycles(result, occasion, bindings, member_list)
+    return placement.record_scheduling_cycles(result, triggers, bindings, member_list)
 
 
 def update_pod_predictions(
@@ -239,12 +241,12 @@ def update_pod_predictions(
     # Resources of a member are removed with it, even if no rollout removes its binding.
     present = {name for name, member in members.items() if member.planned is not None}
     for placement, bindings, reached in placement_bindings:
-        with_objects = {
+        clusters_with_objects = {
             binding.cluster
             for binding in bindings
             if binding.cluster in present and placement.compute_resources(binding, reached) is not None
         }
-        for cluster in _find_clusters_losing_pods(placement, with_objects, iterations):
+        for cluster in _find_clusters_losing_pods(placement, clusters_with_objects, iterations):
             pods.remove_pods(placement.address, cluster)
             placement.workloads.pop(cluster, None)
     for number, (placement, bindings, reached) in enumerate(placement_bindings, 1):
@@ -257,12 +259,14 @@ def update_pod_predictions(
 
 
 def _find_clusters_losing_pods(
-    placement: PlacementPlan, with_objects: AbstractSet[str], iterations: PlacementIterations
+    placement: PlacementPlan, clusters_with_objects: AbstractSet[str], iterations: PlacementIterations
 ) -> Iterator[str]:
     """Yield the clusters where this plan removes or re-creates pods in state, even of a re-created placement."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
-        if cluster not in with_objects or (is_recreated and (placement.address, cluster) not in iterations.placed):
+        if cluster not in clusters_with_objects or (
+            is_recreated and (placement.address, cluster) not in iterations.placed
+        ):
             yield cluster
 
 
@@ -289,8 +293,8 @@ def _predict_binding_pods(
     placed.add((placement.address, cluster))
     previous = placement.current.applied.on_cluster.get(cluster)
     prior_workloads = get_mapping(placement.spec.prior_attributes, "workloads")
-    prior_bindings = placement.spec.prior_bindings
-    prior_snapshot = next((b.resource_snapshot for b in prior_bindings if b.cluster == cluster), None)
+    prior_binding = index_by_cluster(placement.spec.prior_bindings).get(cluster)
+    prior_snapshot = None if prior_binding is None else prior_binding.resource_snapshot
     same_snapshot = prior_snapshot == binding.resource_snapshot
     digest_changed = previous is not None and previous.digest != resources.digest
     workloads = pods.place_pods(
@@ -347,7 +351,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
         return ()
     rejections = get_mapping(placement.spec.observed_attributes, "rejections")
-    bound_clusters = {binding.cluster for binding in placement.bindings}
+    bound_clusters = collect_clusters(placement.bindings)
     candidates = set(member_list.positions) if picks_all else set(rejections)
     stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)
     eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0

@@ -42,7 +42,7 @@ from nexusform.domains.fleet.planning.planned_members import build_members, reco
 from nexusform.domains.fleet.planning.selected_resources import record_cluster_resources, select_placement_resources
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters
 from nexusform.domains.fleet.scheduling.eviction import (
     PREDICTED_EVICTION,
     EvictionTarget,
@@ -220,7 +220,7 @@ def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner or spec.previous_configuration is None or spec.previous_configuration.policy is None:
         return ""
-    configured = spec.configuration.policy.tolerations if spec.configuration.policy is not None else ()
+    configured = spec.configuration.effective_policy.tolerations
     previous = spec.previous_configuration.policy.tolerations
     foreign = [toleration.title for toleration in previous if toleration not in configured]
     pronoun, verb = select_word_form(len(foreign), "it", "them"), select_word_form(len(foreign), "is", "are")
@@ -338,7 +338,7 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
             yield from _warn_bindings_of_departed_members(placement, departed)
         blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
         if blocked:
-            bound = {binding.cluster for binding in placement.bindings}
+            bound = collect_clusters(placement.bindings)
             failing = sorted((placement.failing_clusters & bound) - {*blocked})
             config = placement.spec.instance.config
             path = ("strategy",) if config and not config.get("manifest") else ()

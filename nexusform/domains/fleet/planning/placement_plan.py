@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -28,6 +28,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
     Policy,
     PolicySnapshot,
+    collect_clusters,
+    collect_lasting_clusters,
+    select_scheduled_bindings,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
@@ -47,7 +50,7 @@ from nexusform.domains.fleet.scheduling.watcher import (
     find_change_trigger,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
 
 
@@ -66,12 +69,12 @@ class SchedulingResult(Struct, frozen=True):
     release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
 
     def append_scheduling_cycles(
-        self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
+        self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
         """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
-            trigger = find_change_trigger(change, occasion)
+            trigger = find_change_trigger(change, triggers)
             if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
                 release_triggers[change.cluster] = trigger
                 pick_triggers.pop(change.cluster, None)
@@ -114,6 +117,15 @@ class RolloutResult(Struct, frozen=True):
         return replace(self, timelines=(*self.timelines, timeline))
 
 
+class HubMoves(Struct, frozen=True):
+    """Changes by the hub since the last apply. `replaced_clusters` has the replaced cluster of each new cluster ("":
+    none); `removed_clusters` have no replacement.
+    """
+
+    replaced_clusters: Mapping[str, str] = {}
+    removed_clusters: tuple[str, ...] = ()
+
+
 class PlacementPlan(Struct):
     """Plan of one placement. `spec`, `selection`, `snapshot_store` and `current` are final before the iterations;
     iterations, runs and rollouts replace `bindings`, `scheduling`, `ownership` and `rollout`. `evictions` are those of
@@ -132,7 +144,7 @@ class PlacementPlan(Struct):
     rejoining_members: frozenset[str] = frozenset()
     workloads: Final[dict[str, Any]] = field(default_factory=dict)
     _projection: tuple[tuple[Binding, ...], RolloutProjection] | None = None
-    _hub_moves: tuple[Mapping[str, str], tuple[str, ...]] | None = None
+    _hub_moves: HubMoves | None = None
 
     @property
     def address(self) -> str:
@@ -204,9 +216,10 @@ class PlacementPlan(Struct):
         if self.spec.is_new or not self.scheduling.is_fulfilled:
             return False
         expected_count = self.spec.policy_snapshot.number_of_clusters or 0
-        if self.spec.configuration.placement_type is PlacementType.PICK_FIXED and self.spec.configuration.policy:
-            expected_count = len(set(self.spec.configuration.policy.cluster_names))
-        count = sum(binding.state is not BindingState.UNSCHEDULED for binding in self.spec.prior_bindings)
+        policy = self.spec.configuration.effective_policy
+        if policy.placement_type is PlacementType.PICK_FIXED:
+            expected_count = len(set(policy.cluster_names))
+        count = len(select_scheduled_bindings(self.spec.prior_bindings))
         return count < expected_count
 
     @property
@@ -214,10 +227,10 @@ class PlacementPlan(Struct):
         """Members scheduled in a hub's status but without a binding."""
         if not self.spec.observed_attributes or self.spec.is_pending:
             return ()
-        bound = {binding.cluster for binding in self.spec.prior_bindings}
+        bound = collect_clusters(self.spec.prior_bindings)
         reported = (
             get_text(status, "cluster_name")
-            for status in self.spec.observed_attributes.get("placement_statuses") or ()
+            for status in get_list(self.spec.observed_attributes, "placement_statuses")
             if _has_condition(status, "Scheduled", "True")
         )
         members = self.selection.clusters.labels.keys() - self.selection.clusters.leaving - bound
@@ -226,7 +239,7 @@ class PlacementPlan(Struct):
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
         """Missing clusters without an eviction."""
-        records = self.spec.observed_attributes.get("evictions") or ()
+        records = get_list(self.spec.observed_attributes, "evictions")
         evicted_names = {record["cluster_name"] for record in records if record.get("executed")}
         return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_names)
 
@@ -324,7 +337,7 @@ class PlacementPlan(Struct):
     @property
     def departed_clusters(self) -> frozenset[str]:
         """Bound clusters that left or are leaving the fleet; their resources are removed with them."""
-        bound = {binding.cluster for binding in self.bindings}
+        bound = collect_clusters(self.bindings)
         return frozenset(bound - self.selection.clusters.labels.keys() | bound & self.selection.clusters.leaving)
 
     @property
@@ -336,11 +349,8 @@ class PlacementPlan(Struct):
         failure_states = {FAILED, OVERRIDE_FAILED}
         if effective.is_report_only and spec.apply_strategy_changed:
             failure_states.remove(FAILED)
-        observed_bindings = get_mapping(spec.observed_attributes, "bindings")
-        failed_on_hub = {
-            cluster for cluster, binding in observed_bindings.items() if binding.get("readiness") in failure_states
-        }
-        by_overriding = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
+        failed_on_hub = self._find_observed_clusters(failure_states)
+        by_overriding = self.current.applied.failed_clusters
         by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
         return frozenset(failed_on_hub | by_overriding | by_applying)
 
@@ -348,36 +358,37 @@ class PlacementPlan(Struct):
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
         """Bound clusters changed by the scheduler after their run; a hub reports their rollout as unknown."""
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
-        statuses = self.spec.prior_attributes.get("placement_statuses") or ()
+        statuses = get_list(self.spec.prior_attributes, "placement_statuses")
         unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]
         reported = {get_text(status, "cluster_name") for status in unknown_statuses}
-        return frozenset(
-            binding.cluster
-            for binding in self.bindings
-            if binding.state is BindingState.BOUND
-            and binding.cluster in prior
-            and (
-                binding.cluster in reported
-                or prior[binding.cluster].state is not binding.state
-                or prior[binding.cluster].policy_snapshot != binding.policy_snapshot
-            )
-        )
+        unknown: set[str] = set()
+        for binding in self.bindings:
+            previous = prior.get(binding.cluster)
+            if previous is None or binding.state is not BindingState.BOUND:
+                continue
+            is_changed = (previous.state, previous.policy_snapshot) != (binding.state, binding.policy_snapshot)
+            if is_changed or binding.cluster in reported:
+                unknown.add(binding.cluster)
+        return frozenset(unknown)
 
     @property
     def unready_clusters(self) -> frozenset[str]:
         """Clusters with unavailable resources, temporarily or permanently."""
-        observed_bindings = get_mapping(self.spec.observed_attributes, "bindings")
-        waiting = {cluster for cluster, binding in observed_bindings.items() if binding.get("readiness") == WAITING}
-        return self.departed_clusters | waiting
+        return self.departed_clusters | self._find_observed_clusters({WAITING})
+
+    def _find_observed_clusters(self, readiness: AbstractSet[str]) -> set[str]:
+        """Return the clusters with one of these states of readiness on a hub."""
+        bindings = get_mapping(self.spec.observed_attributes, "bindings")
+        return {cluster for cluster, binding in bindings.items() if binding.get("readiness") in readiness}
 
     @property
     def clusters_failing_apply(self) -> frozenset[str]:
         """Bound clusters with apply failures, by configuration or as reported by a hub."""
         # A failed override or envelope is no evidence of an apply failure.
-        failed_overrides = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
+        failed_overrides = self.current.applied.failed_clusters
         failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
         failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
-        return failing_clusters & {binding.cluster for binding in self.bindings}
+        return failing_clusters & collect_clusters(self.bindings)
 
     @property
     def failing_clusters(self) -> frozenset[str]:
@@ -394,33 +405,33 @@ class PlacementPlan(Struct):
         """Return the clusters with outdated overrides, none without a rollout, which distributes all overrides. New
         resources, a binding change, the strategy, or an own override start one.
         """
-        previous, statuses = self.spec.previous_configuration, self.spec.prior_attributes.get("placement_statuses")
+        previous = self.spec.previous_configuration
+        statuses = get_list(self.spec.prior_attributes, "placement_statuses")
         has_rollout = (
             self.current.has_override_change
             or self.spec.apply_strategy_changed
             or bool(self.evicted_clusters)
             # A hub retries a blocked rollout continuously.
-            or any(_has_condition(status, "RolloutStarted", "False") for status in statuses or ())
+            or any(_has_condition(status, "RolloutStarted", "False") for status in statuses)
             or (previous is not None and previous.strategy != self.spec.configuration.strategy)
             or any(item.state is not BindingState.BOUND or item.resource_snapshot != latest for item in self.bindings)
         )
         return self.current.outdated_clusters if has_rollout else frozenset()
 
     @property
-    def clusters_moved_by_hub(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
-        """Differences between predicted and observed clusters: the replaced cluster by new cluster ("":
-        none), and removed clusters without a replacement. Empty without a prior state.
-        """
+    def hub_moves(self) -> HubMoves:
+        """Differences between predicted and observed clusters; none without a prior state."""
         if self._hub_moves is None:
             instance = self.spec.instance
             if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
-                self._hub_moves = {}, ()
+                self._hub_moves = HubMoves()
             else:
-                predicted = _collect_scheduled_clusters(self.spec.recorded_bindings)
-                observed = _collect_scheduled_clusters(self.spec.prior_bindings)
+                predicted = collect_lasting_clusters(self.spec.recorded_bindings)
+                observed = collect_lasting_clusters(self.spec.prior_bindings)
                 removed, added = sorted(predicted - observed), sorted(observed - predicted)
                 replaced = [*removed, *([""] * len(added))]
-                self._hub_moves = dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :])
+                replaced_by_new = dict(zip(added, replaced, strict=False))
+                self._hub_moves = HubMoves(replaced_by_new, tuple(removed[len(added) :]))
         return self._hub_moves
 
     @property
@@ -446,24 +457,19 @@ class PlacementPlan(Struct):
         return previous is not None and planned is not None and not previous.has_same_result(planned)
 
     def record_scheduling_cycles(
-        self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
+        self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> bool:
         """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings before it."""
         previous_bindings = self.bindings
         self.bindings = result.bindings
-        self.scheduling = self.scheduling.append_scheduling_cycles(result, occasion, start, member_list)
+        self.scheduling = self.scheduling.append_scheduling_cycles(result, triggers, start, member_list)
         return previous_bindings != self.bindings
 
 
 def _has_condition(status: Mapping[str, Any], condition: str, value: str) -> bool:
     """Return True if a cluster's status has a condition with this value."""
-    conditions = status.get("conditions") or ()
+    conditions = get_list(status, "conditions")
     return any(item.get("type") == condition and item.get("status") == value for item in conditions)
-
-
-def _collect_scheduled_clusters(bindings: Iterable[Binding]) -> set[str]:
-    """Return the clusters with a binding that is neither unscheduled nor in deletion."""
-    return {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting}
 
 
 def create_placement_plan(

@@ -25,7 +25,14 @@ from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaul
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.planning.override_rendering import ObjectIdentity, RenderedResources
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, Decision, PolicySnapshot
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Condition,
+    Decision,
+    PolicySnapshot,
+    index_by_cluster,
+)
 from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
@@ -35,7 +42,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text, has_unknown_part
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, has_unknown_part
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -99,6 +106,11 @@ class AppliedResources(Struct, frozen=True):
         """Newest snapshot, if any."""
         return self.snapshots[-1] if self.snapshots else None
 
+    @property
+    def failed_clusters(self) -> frozenset[str]:
+        """Clusters with a failed override or envelope."""
+        return frozenset(cluster for cluster, content in self.on_cluster.items() if content.failure)
+
     def find_snapshot(self, index: int | None) -> ResourceSnapshot | None:
         """Return the snapshot with this index; None if it is missing or pruned."""
         return next((snapshot for snapshot in self.snapshots if snapshot.index == index), None)
@@ -157,20 +169,20 @@ def read_applied_resources(
         ResourceSnapshot(int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects))
         for record in note.get(SNAPSHOTS) or ()
     )
-    by_index = {snapshot.index: snapshot for snapshot in snapshots}
+    by_index: dict[int | None, ResourceSnapshot] = {snapshot.index: snapshot for snapshot in snapshots}
     by_cluster = get_mapping(note, _CONTENT)
     on_cluster: dict[str, RenderedResources] = {}
     for binding in bindings:
         if not binding.has_resources:
             continue
         record = by_cluster.get(binding.cluster)
-        snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
+        snapshot = by_index.get(binding.resource_snapshot)
         if record is not None:
             on_cluster[binding.cluster] = RenderedResources(
                 _select_objects(record["objects"], objects),
                 str(record.get("overrides") or ""),
                 str(record.get("failure") or ""),
-                tuple(ObjectIdentity(*fields) for fields in record.get("refused") or ()),
+                tuple(ObjectIdentity(*fields) for fields in get_list(record, "refused")),
                 tuple(record["picked"]) if "picked" in record else None,
                 str(record.get("said") or ""),
             )
@@ -304,11 +316,11 @@ def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     return [asdict(condition) for condition in conditions]
 
 
-def read_conditions(values: Any) -> tuple[Condition, ...]:
+def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
     return tuple(
         Condition(str(condition["type"]), str(condition["status"]), str(condition["reason"]), str(condition["message"]))
-        for condition in values or ()
+        for condition in values
     )
 
 
@@ -334,11 +346,11 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
             str(status["cluster_name"] or ""),
             read_conditions(status["conditions"]),
             _read_integer(status.get("observed_resource_index")),
-            tuple(FailedObject(**failed) for failed in status.get("failed_placements") or ()),
+            tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
         )
-        for status in attributes.get("placement_statuses") or ()
+        for status in get_list(attributes, "placement_statuses")
     )
-    return PlacementStatus(read_conditions(attributes.get("conditions")), clusters)
+    return PlacementStatus(read_conditions(get_list(attributes, "conditions")), clusters)
 
 
 class SelectedObject(Struct, frozen=True):
@@ -364,14 +376,12 @@ class RecordedPlacement(Struct, frozen=True):
 def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
     """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
     selected_objects = []
-    for selected in attributes.get("selected_resources") or ():
+    for selected in get_list(attributes, "selected_resources"):
         names = {name: get_text(selected, name) for name in SelectedObject.__struct_fields__}
         selected_objects.append(SelectedObject(**names))
     manifest = attributes.get("manifest")
     documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
-    body = documents[0].data if documents else None
-    version = body.get("apiVersion") if isinstance(body, dict) else None
-    api_version = version if isinstance(version, str) else ""
+    api_version = get_text(documents[0].data, "apiVersion") if documents else ""
     return RecordedPlacement(
         configuration, api_version, read_bindings(attributes), read_status(attributes), tuple(selected_objects)
     )
@@ -382,8 +392,8 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     conditions = attributes.get("conditions")
     if not conditions:
         return None
-    statuses = attributes.get("placement_statuses") or ()
-    by_cluster = {binding.cluster: binding for binding in bindings}
+    statuses = get_list(attributes, "placement_statuses")
+    by_cluster = index_by_cluster(bindings)
     cluster_names = [get_text(status, "cluster_name") for status in statuses]
     unselected = [
         Decision("", False, str(status["conditions"][0]["message"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, json
@@ -96,14 +96,16 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the apply strategy changed, which affects all clusters at once. False with staged runs."""
         if self.is_external:
             return False
-        if self.previous_configuration is not None and self.previous_configuration.apply != self.configuration.apply:
-            return True
-        if not self.observed_attributes:
-            return False
-        observed_strategies = (
-            self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()
-        )
-        return any(apply is not None and apply != self.configuration.apply for apply in observed_strategies)
+        return any(strategy != self.configuration.apply for strategy in self._list_prior_apply_strategies())
+
+    def _list_prior_apply_strategies(self) -> Iterator[ApplyStrategy]:
+        """Yield the known apply strategies before the plan: of the configuration, and of bindings on a hub."""
+        if self.previous_configuration is not None:
+            yield self.previous_configuration.apply
+        for cluster in get_mapping(self.observed_attributes, "bindings"):
+            strategy = self.find_apply_strategy(cluster)
+            if strategy is not None:
+                yield strategy
 
     def find_apply_strategy(self, cluster: str) -> ApplyStrategy | None:
         """Return the apply strategy on a cluster before the plan; None if unknown."""
@@ -131,25 +133,22 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the plan switches from reporting differences to applying the existing Works."""
         if self.configuration.is_report_only or not self.apply_strategy_changed:
             return False
-        strategies = [self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()]
-        if self.previous_configuration is not None:
-            strategies.append(self.previous_configuration.apply)
-        return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)
+        return any(strategy.type == REPORT_DIFF for strategy in self._list_prior_apply_strategies())
 
 
 def build_placement_spec(
     instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
 ) -> PlacementSpec:
     """Build the specification of an instance; `observed_attributes` are those from a hub."""
-    is_kept = instance.prior is not None and not instance.is_replaced
-    recorded = instance.before if is_kept and instance.before is not None else {}
+    recorded = {} if instance.is_replaced or instance.before is None else instance.before
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
     last_snapshot = read_policy_snapshot(attributes)
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
-    last_number = None if last_snapshot is None else last_snapshot.number_of_clusters
-    number = configuration.number_of_clusters
+    # Without an earlier snapshot nothing changed.
+    earlier_snapshot = last_snapshot or snapshot
+    earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters
     return PlacementSpec(
         instance=instance,
         configuration=configuration,
@@ -157,9 +156,9 @@ def build_placement_spec(
         prior_bindings=bindings,
         deleting_clusters=frozenset(binding.cluster for binding in bindings if binding.is_deleting),
         policy_snapshot=snapshot,
-        policy_changed=last_snapshot is not None and last_snapshot.index != snapshot.index,
-        number_changed=last_snapshot is not None and last_number != number,
-        number_increased=last_number is not None and number is not None and number > last_number,
+        policy_changed=earlier_snapshot.index != snapshot.index,
+        number_changed=earlier_number != number,
+        number_increased=earlier_number is not None and number is not None and number > earlier_number,
         was_fulfilled=is_scheduled(attributes),
         observed_attributes=observed_attributes,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,10 +23,15 @@ from nexusform.domains.fleet.importers.fleet_records import (
     HubObjects,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
-from nexusform.domains.fleet.planning.foreign_field_merge import find_deleting_objects, merge_applied_objects
+from nexusform.domains.fleet.planning.foreign_field_merge import (
+    find_deleting_objects,
+    merge_applied_objects,
+    read_prior_note,
+)
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
     OverrideIndex,
+    collect_namespace_names,
     collect_object_identities,
     find_override_conflicts,
     get_object_identity,
@@ -49,6 +54,11 @@ _MAX_NAMES = 4
 _NO_BINDINGS_MESSAGE = "no scheduled or to-be-deleted bindings found"
 _WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+
+class _PriorObjects(NamedTuple):
+    manifests: Sequence[Manifest]
+    overrides: Sequence[FleetOverride]
 
 
 class PlannedHub(Struct, dict=True):
@@ -82,17 +92,16 @@ class PlannedHub(Struct, dict=True):
         return {compute_body_hash(manifest): manifest for manifest in self.manifests}
 
     @cached_property
-    def prior_objects(self) -> tuple[Sequence[Manifest], Sequence[FleetOverride]]:
+    def prior_objects(self) -> _PriorObjects:
         """Objects and overrides in state."""
         manifests: list[Manifest] = []
         overrides: list[FleetOverride] = []
         for instance in self.prior_instances:
-            fleet_object = _read_prior_object(instance)
-            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
-                manifests += fleet_object.manifests
-            elif isinstance(fleet_object, FleetOverride):
+            fleet_object = read_prior_object(instance)
+            manifests += get_hub_manifests(fleet_object)
+            if isinstance(fleet_object, FleetOverride):
                 overrides.append(replace(fleet_object, snapshot=_get_prior_override_snapshot_number(instance)))
-        return manifests, overrides
+        return _PriorObjects(manifests, overrides)
 
     @cached_property
     def object_index(self) -> HubIndex:
@@ -102,7 +111,7 @@ class PlannedHub(Struct, dict=True):
     @cached_property
     def prior_object_index(self) -> HubIndex:
         """Index of the objects in state."""
-        return HubIndex(self.prior_objects[0])
+        return HubIndex(self.prior_objects.manifests)
 
     @cached_property
     def override_index(self) -> OverrideIndex:
@@ -112,18 +121,17 @@ class PlannedHub(Struct, dict=True):
     @cached_property
     def prior_override_index(self) -> OverrideIndex:
         """Overrides in state by placement."""
-        return OverrideIndex(self.prior_objects[1])
+        return OverrideIndex(self.prior_objects.overrides)
 
     @property
     def recreated_workloads(self) -> frozenset[str]:
         """Keys of the workloads re-created on the hub, themselves or with their namespace."""
         replaced: list[Manifest] = []
         for instance in self.prior_instances:
-            fleet_object = _read_prior_object(instance) if instance.is_replaced else None
-            if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
-                replaced += unwrap_envelopes(fleet_object.manifests).manifests
-        namespaces = {manifest.name for manifest in replaced if (manifest.group, manifest.kind) == ("", "Namespace")}
-        prior_manifests = unwrap_envelopes(self.prior_objects[0]).manifests
+            if instance.is_replaced:
+                replaced += unwrap_envelopes(get_hub_manifests(read_prior_object(instance))).manifests
+        namespaces = collect_namespace_names(replaced)
+        prior_manifests = unwrap_envelopes(self.prior_objects.manifests).manifests
         namespaced = [manifest for manifest in prior_manifests if manifest.namespace in namespaces]
         return frozenset(workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads)
 
@@ -137,10 +145,12 @@ class PlannedHub(Struct, dict=True):
         """Observed budgets, and those in state that this plan neither changes nor deletes."""
         budgets = dict(self.observed.budgets)
         for instance in self.prior_instances:
-            prior_object = _read_prior_object(instance)
-            if isinstance(prior_object, FleetDisruptionBudget) and instance.is_removed:
+            prior_object = read_prior_object(instance)
+            if not isinstance(prior_object, FleetDisruptionBudget):
+                continue
+            if instance.is_removed:
                 budgets.pop(prior_object.placement, None)
-            elif isinstance(prior_object, FleetDisruptionBudget):
+            else:
                 budgets.setdefault(prior_object.placement, prior_object.budget)
         return budgets
 
@@ -181,7 +191,7 @@ class PlannedHub(Struct, dict=True):
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
             cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
-            for instance, manifests in self.direct_objects.get(cluster_id, ()) if cluster_id else ():
+            for instance, manifests in self.direct_objects.get(cluster_id, ()):
                 member_objects = by_member.setdefault(name, {})
                 member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
@@ -204,7 +214,7 @@ class PlannedHub(Struct, dict=True):
         """Return the objects on the hub after this plan, with fields of other managers."""
         if instance.before is None or instance.is_replaced or not self.observed.objects:
             return manifests
-        prior_object = _read_prior_object(instance)
+        prior_object = read_prior_object(instance)
         prior_manifests = prior_object.manifests if isinstance(prior_object, HubObjects) else ()
         return merge_applied_objects(manifests, prior_manifests, self.observed.objects)
 
@@ -216,7 +226,7 @@ class PlannedHub(Struct, dict=True):
         if observed_snapshots:
             latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
         elif instance.before is not None:
-            recorded = _read_prior_object(instance)
+            recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
@@ -224,8 +234,7 @@ class PlannedHub(Struct, dict=True):
         is_unchanged = replace(latest, snapshot=0) == override
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:
-            prior_note = instance.prior.private if instance.prior is not None else None
-            instance.private = {**(prior_note or {}), OVERRIDE_SNAPSHOT: number}
+            instance.private = {**read_prior_note(instance), OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
@@ -240,7 +249,8 @@ class PlannedHub(Struct, dict=True):
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
         """Add a staged run, unless its state transition is invalid."""
-        prior_run = None if instance.before is None or instance.is_replaced else _read_prior_object(instance)
+        key = run.build_key(run.name)
+        prior_run = None if instance.before is None or instance.is_replaced else read_prior_object(instance)
         transition_error = None
         if isinstance(prior_run, FleetUpdateRun):
             transition_error = check_run_state_transition(prior_run.state, run.state)
@@ -248,10 +258,10 @@ class PlannedHub(Struct, dict=True):
             text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
             self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
             return
-        observed_run = None if instance.is_replaced else self.observed.runs.get(run.build_key(run.name))
+        observed_run = None if instance.is_replaced else self.observed.runs.get(key)
         if observed_run is not None and observed_run.ended:
             # Warn about a run to create if it failed on the hub already.
-            reason = self.observed.failed_runs.get(run.build_key(run.name))
+            reason = self.observed.failed_runs.get(key)
             if reason is not None and instance.action in _CREATE_ACTIONS:
                 advice = "The run cannot continue. Create another run."
                 if _NO_BINDINGS_MESSAGE in reason:
@@ -260,22 +270,28 @@ class PlannedHub(Struct, dict=True):
                 problem = Problem((), "failed-staged-run", text, Severity.WARNING)
                 self.diagnostics.append(instance.build_diagnostic(problem))
             return
-        is_requested = run.build_key(run.name) in self.observed.pending_requests
+        is_requested = key in self.observed.pending_requests
         is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested
         (self.runs if is_active else self.waiting_runs).append((instance, run))
 
 
-def _read_prior_object(instance: Instance) -> FleetObject:
+def read_prior_object(instance: Instance) -> FleetObject:
     """Return the fleet object of an instance in state."""
     assert instance.type.build_fleet_object is not None
     fleet_object: FleetObject = instance.type.build_fleet_object(instance.before or {})
     return fleet_object
 
 
+def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
+    """Return the manifests of objects on the hub; none for those of a single cluster, or other fleet objects."""
+    if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
+        return fleet_object.manifests
+    return ()
+
+
 def _get_prior_override_snapshot_number(instance: Instance) -> int:
     """Return the snapshot number of an override in state."""
-    prior_note = instance.prior.private if instance.prior is not None else None
-    return int((prior_note or {}).get(OVERRIDE_SNAPSHOT) or 0)
+    return int(read_prior_note(instance).get(OVERRIDE_SNAPSHOT, 0))
 
 
 def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:
@@ -289,7 +305,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
         if not instance.is_removed and not instance.is_invalid and instance.planned is not None:
             hub.add_instance(instance)
     # The hub objects outside the configuration and state.
-    managed = collect_object_identities((*hub.manifests, *hub.prior_objects[0]))
+    managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
     hub.manifests += (manifest for manifest in observed.objects if get_object_identity(manifest) not in managed)
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
@@ -300,7 +316,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the hub's unmanaged overrides with their snapshot numbers."""
-    managed = {override.key for override in (*hub.overrides, *hub.prior_objects[1])}
+    managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
     latest: dict[str, int] = {}
     for snapshot in hub.observed.overrides.values():
         latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
@@ -311,8 +327,7 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
 
 def _list_hub_objects_of_instance(instance: Instance) -> Sequence[Manifest]:
     """Return an instance's objects on the hub from state; `-target` may exclude it from the plan."""
-    fleet_object = _read_prior_object(instance) if instance.planned is None else None
-    return fleet_object.manifests if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id else ()
+    return get_hub_manifests(read_prior_object(instance)) if instance.planned is None else ()
 
 
 def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
@@ -320,8 +335,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     kept_instances = [instance for instance in hub.prior_instances if not instance.is_removed]
     configured_objects = (manifests for _, manifests in hub.configured_objects)  # those in deletion, too
     lists = chain([hub.manifests], configured_objects, map(_list_hub_objects_of_instance, kept_instances))
-    existing_objects = chain.from_iterable(lists)
-    namespaces = {item.name for item in existing_objects if (item.group, item.kind) == ("", "Namespace")}
+    namespaces = collect_namespace_names(chain.from_iterable(lists))
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
             continue  # a hub with namespaces of others, and with a dry run
@@ -376,7 +390,7 @@ def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator
     fields = _IMMUTABLE_FIELDS.get(type(planned), ())
     if not fields or instance.before is None or instance.is_replaced:
         return
-    current = _read_prior_object(instance)
+    current = read_prior_object(instance)
     if type(current) is not type(planned):
         return
     for attribute, name in fields:

@@ -18,9 +18,12 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_record,
     parse_member_record,
 )
+from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
+from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
@@ -32,8 +35,7 @@ def build_planned_member(
     """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
     if not _is_managed_by_hub_provider(instance, configuration.name, observed):
         return configuration
-    build = instance.type.build_fleet_object
-    previous = build(instance.before) if build is not None and instance.before else None
+    previous = read_prior_object(instance)
     # Labels removed from the configuration are dropped; taints are one list.
     previous_member = previous if isinstance(previous, FleetMember) else FleetMember(configuration.name)
     observed_member = observed[configuration.name]
@@ -68,7 +70,7 @@ def build_members(
     members: dict[str, FleetMemberState] = {}
     member_instances = [instance for instance in instances if instance.type.kind is PlanningKind.MEMBER]
     leaving = [item for item in member_instances if item.action is Action.DELETE or item.is_replaced]
-    removed = {*missing_members, *(str((instance.before or {}).get("name")) for instance in leaving)}
+    removed = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
         if instance.type.build_fleet_object is None:
@@ -82,7 +84,7 @@ def build_members(
         if not isinstance(configuration, FleetMember):
             continue
         configuration = build_planned_member(instance, configuration, observed)
-        cluster = clusters.get(configuration.cluster_id) if configuration.cluster_id else None
+        cluster = clusters.get(configuration.cluster_id)
         if configuration.cluster_id and cluster is None:
             listed = f" Known clusters: {', '.join(sorted(clusters)[:8])}." if clusters else ""
             text = (
@@ -114,17 +116,14 @@ def build_members(
 
 def _list_excluded_placements(instance: Instance) -> frozenset[str]:
     """Return the placements excluded from the plan that re-created the member."""
-    note = instance.prior.private if instance.prior is not None else None
-    addresses = (note or {}).get(UNNOTIFIED_PLACEMENTS)
-    return frozenset(map(str, addresses)) if isinstance(addresses, list | tuple) else frozenset()
+    return frozenset(list_texts(read_prior_note(instance), UNNOTIFIED_PLACEMENTS))
 
 
 def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
     """Build the removed or replaced member of an instance, if any."""
     if instance.before is None or not (instance.is_removed or instance.is_replaced):
         return None
-    note = instance.prior.private if instance.prior is not None else None
-    previous = parse_member_record(str(instance.before.get("name")), note or {})
+    previous = parse_member_record(str(instance.before.get("name")), read_prior_note(instance))
     return FleetMemberState(instance.address, None, None, previous, None)
 
 
@@ -134,8 +133,8 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     """
     if planned.name in observed and not instance.is_replaced:
         return build_member(observed[planned.name], None, (0, 0))
-    note = instance.prior.private if instance.prior is not None else None
-    if instance.prior is None or instance.is_replaced or (note or {}).get("seen") is False:
+    note = read_prior_note(instance)
+    if instance.prior is None or instance.is_replaced or note.get("seen") is False:
         return None
     return parse_member_record(planned.name, note) if note else planned
 
@@ -145,9 +144,9 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
     placements = [instance for instance in instances.values() if instance.type.kind is PlanningKind.PLACEMENT]
     excluded = [str(item.address) for item in placements if item.block is None and not item.is_removed]
     for member in members:
-        instance = instances.get(member.address) if member.address is not None else None
-        if member.planned is None or instance is None:
+        if member.planned is None or member.address is None:
             continue
+        instance = instances[member.address]
         if not excluded:
             instance.private = build_member_record(member.planned)
         elif member.previous is None:

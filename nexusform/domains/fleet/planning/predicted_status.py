@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
-from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB, read_prior_note
+from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     is_availability_tracked,
@@ -16,11 +17,9 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_conditions,
     write_statuses,
 )
-from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.fleet.scheduling.bindings import BindingState, collect_clusters, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.placement_status import (
-    CLUSTER_SCOPED,
     FALSE,
-    NAMESPACED,
     TRUE,
     UNKNOWN,
     ClusterProgress,
@@ -30,49 +29,56 @@ from nexusform.domains.fleet.scheduling.placement_status import (
     compute_rollout_progress,
     parse_run_status_text,
 )
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_list, get_text
+
+_NO_RESOURCES: Final = RenderedResources(())
 
 
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     """Return the conditions and cluster statuses as attributes."""
     prior = placement.spec.prior_attributes
+    prior_status = {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     scheduling = placement.scheduling.status
     if _is_unchanged_on_hub(placement):
-        return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+        return prior_status
     if scheduling is None and prior.get("conditions") is not None:
         # No cycle ran, or it stopped before it wrote a status.
         is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
         if not is_reprocessed and not placement.has_changes and not _has_new_apply_failure(placement):
-            return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+            return prior_status
         scheduling = read_scheduling(prior, placement.bindings)
-    namespaces = (manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace")
-    reports_in_namespace = placement.spec.configuration.status_reporting_scope == NAMESPACE_ACCESSIBLE
     status = build_placement_status(
         scheduling,
         placement.spec.configuration.policy,
         placement.spec.policy_snapshot.number_of_clusters,
         _compute_progress(placement),
-        prefix=NAMESPACED if placement.spec.configuration.namespace else CLUSTER_SCOPED,
+        prefix=placement.spec.configuration.kind,
         is_external=placement.spec.is_external,
-        status_namespace=next(namespaces, "") if reports_in_namespace else "",
+        status_namespace=_find_status_namespace(placement),
     )
     conditions = write_conditions(status.conditions)
     statuses = write_statuses(_sort_status_clusters(placement, status))
-    picked = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
+    picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
     if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
         # With unchanged clusters a hub keeps its rollout status, also of evicted clusters, until a run or
         # another change. Seen on a running hub.
-        conditions = [*conditions[:1], *(prior.get("conditions") or ())[1:]]
+        conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses
     return {"conditions": conditions, "placement_statuses": statuses}
 
 
+def _find_status_namespace(placement: PlacementPlan) -> str:
+    """Return the selected namespace with a copy of the status; "" for none."""
+    if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:
+        return ""
+    return next((manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace"), "")
+
+
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     """Return True if a provider manages the placement on a hub and the plan does not change it; its status stays."""
-    prior = placement.spec.instance.prior
-    is_managed = placement.spec.observed_attributes and prior is not None and ON_HUB in (prior.private or {})
+    is_managed = placement.spec.observed_attributes and ON_HUB in read_prior_note(placement.spec.instance)
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:
         return False
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
@@ -91,8 +97,8 @@ def _has_stale_status(placement: PlacementPlan) -> bool:
 
 def _list_prior_conditions(placement: PlacementPlan, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the conditions of a type in the prior status, each with its cluster."""
-    for status in placement.spec.prior_attributes.get("placement_statuses") or ():
-        for condition in status.get("conditions") or ():
+    for status in get_list(placement.spec.prior_attributes, "placement_statuses"):
+        for condition in get_list(status, "conditions"):
             if condition["type"] == kind:
                 yield get_text(status, "cluster_name"), condition
 
@@ -102,13 +108,13 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = {cluster for cluster, item in _list_prior_conditions(placement, "Applied") if item["status"] == FALSE}
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
-    overridden = bound - {c for c, content in placement.current.applied.on_cluster.items() if content.failure}
+    overridden = bound - placement.current.applied.failed_clusters
     return bool(failing & overridden - reported)
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
     """Return the status with conflicts, in the cluster order of state; new clusters follow in the scheduler's order."""
-    prior_statuses = placement.spec.prior_attributes.get("placement_statuses") or ()
+    prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}
     clusters = []
@@ -122,54 +128,62 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of each bound cluster."""
+    if placement.spec.is_external:
+        rollout_progress = _compute_staged_progress(placement)
+    else:
+        rollout_progress = _compute_rolling_progress(placement)
     final_resources = placement.compute_final_resources()
     apply_failing = placement.clusters_failing_apply
-    uncertain = placement.clusters_with_unknown_rollout if placement.spec.is_external else frozenset()
-    # Blocked clusters keep their version; override changes wait.
-    blocked = () if placement.spec.is_external else placement.rollout.blocked_clusters
-    run_by_cluster = {}
-    if placement.spec.is_external:
-        prior_conditions = _list_prior_conditions(placement, "RolloutStarted")
-        prior_texts = {name: parse_run_status_text(str(condition["message"])) for name, condition in prior_conditions}
-        run_by_cluster = {**prior_texts, **placement.rollout.run_by_cluster}
+    is_report_only = placement.spec.configuration.is_report_only
     # Namespaced placements prefix the name with their namespace.
-    work = f"{placement.key.replace('/', '.')}-work"
+    work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
-    for binding in placement.bindings:
-        # A staged run determines the version of a cluster; otherwise it is the latest.
-        index = (
-            binding.resource_snapshot if placement.spec.is_external else placement.snapshot_store.snapshots[-1].index
-        )
-        progress = compute_rollout_progress((binding,), -1 if index is None else index).get(binding.cluster)
-        if progress is None:
-            continue
-        if binding.cluster in blocked and progress.rollout_started == TRUE:
-            progress = replace(progress, rollout_started=FALSE, is_blocked=True)
-        if placement.spec.is_external:
-            run = run_by_cluster.get(binding.cluster, "")
-            is_known = binding.state is BindingState.BOUND and binding.cluster not in uncertain
-            rollout_started = TRUE if is_known or binding.cluster in placement.rollout.clusters else UNKNOWN
-            progress = replace(progress, rollout_started=rollout_started, run_text=run)
-            progress = _adjust_for_apply_strategy(placement, binding.cluster, progress)
-        resources = final_resources.get(binding.cluster)
-        has_override_failure = bool(resources and resources.failure and not resources.has_envelope_failure)
-        cluster_fails = binding.cluster in apply_failing
+    for cluster, progress in rollout_progress.items():
+        resources = final_resources.get(cluster, _NO_RESOURCES)
+        fails = cluster in apply_failing or bool(resources.conflicting_objects)
         is_apply_known = progress.applied != UNKNOWN
-        trackable = resources is None or is_availability_tracked(resources.manifests)
-        by_cluster[binding.cluster] = replace(
+        by_cluster[cluster] = replace(
             progress,
             # Overrides named by the binding count, whatever their result.
-            has_overrides=has_override_failure or bool(resources and (resources.overrides or resources.digest)),
-            overridden=FALSE if has_override_failure else progress.overridden,
-            work_synchronized=FALSE if resources and resources.has_envelope_failure else progress.work_synchronized,
-            applied=FALSE
-            if is_apply_known and (cluster_fails or (resources and resources.conflicting_objects))
-            else progress.applied,
-            diff_reported=(progress.diff_reported or TRUE) if placement.spec.configuration.is_report_only else None,
-            is_trackable=trackable,
-            work_name=work,
-            failure=resources.failure_message if resources is not None else "",
+            has_overrides=bool(resources.has_override_failure or resources.overrides or resources.digest),
+            overridden=FALSE if resources.has_override_failure else progress.overridden,
+            work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
+            applied=FALSE if is_apply_known and fails else progress.applied,
+            diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,
+            is_trackable=is_availability_tracked(resources.manifests),
+            work_name=work_name,
+            failure=resources.failure_message,
         )
+    return by_cluster
+
+
+def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
+    """Return the progress of each bound cluster under a rolling update to the latest version."""
+    progress = compute_rollout_progress(placement.bindings, placement.snapshot_store.snapshots[-1].index)
+    for cluster in placement.rollout.blocked_clusters:
+        # Blocked clusters keep their version; override changes wait.
+        if cluster in progress and progress[cluster].rollout_started == TRUE:
+            progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
+    return progress
+
+
+def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
+    """Return the progress of each bound cluster under staged runs; these determine its version."""
+    run_by_cluster: dict[str, str] = {}
+    for cluster, condition in _list_prior_conditions(placement, "RolloutStarted"):
+        run_by_cluster[cluster] = parse_run_status_text(str(condition["message"]))
+    run_by_cluster.update(placement.rollout.run_by_cluster)
+    uncertain = placement.clusters_with_unknown_rollout
+    by_cluster = {}
+    for binding in select_scheduled_bindings(placement.bindings):
+        cluster = binding.cluster
+        is_known = binding.state is BindingState.BOUND and cluster not in uncertain
+        progress = ClusterProgress(
+            rollout_started=TRUE if is_known or cluster in placement.rollout.clusters else UNKNOWN,
+            resource_snapshot=binding.resource_snapshot,
+            run_text=run_by_cluster.get(cluster, ""),
+        )
+        by_cluster[cluster] = _adjust_for_apply_strategy(placement, cluster, progress)
     return by_cluster
 
 
@@ -181,4 +195,4 @@ def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress:
     is_report_only = apply.type == REPORT_DIFF
     if is_report_only == placement.spec.configuration.is_report_only:
         return progress
-    return replace(progress, diff_reported=UNKNOWN) if not is_report_only else replace(progress, applied=UNKNOWN)
+    return replace(progress, applied=UNKNOWN) if is_report_only else replace(progress, diff_reported=UNKNOWN)

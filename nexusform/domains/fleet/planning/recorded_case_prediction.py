@@ -9,7 +9,7 @@ from typing import Any
 from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat, read_member_cluster
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
@@ -42,7 +42,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
         bindings = result.bindings
         if result.status is not None:
             is_fulfilled = result.status.is_fulfilled
-    selected = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
+    selected = select_scheduled_bindings(bindings)
     scores = {
         binding.cluster: {"affinity": binding.affinity_score, "topologySpread": binding.topology_spread_score}
         for binding in sorted(selected, key=lambda binding: binding.cluster)

@@ -19,7 +19,11 @@ from nexusform.domains.fleet.importers.fleet_records import (
     ObjectSelector,
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
-from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources
+from nexusform.domains.fleet.planning.override_rendering import (
+    ClusterRenderer,
+    RenderedResources,
+    collect_namespace_names,
+)
 from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, find_selection_exclusion, is_reserved_namespace
@@ -112,7 +116,7 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
 
 def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
     """Return the indexes of selectors that match none of the selected objects."""
-    namespaces = {item.name for item in objects if (item.group, item.kind) == _NAMESPACE} | {placement.namespace}
+    namespaces = collect_namespace_names(objects) | {placement.namespace}
     empty_selectors = []
     for number, selector in enumerate(placement.selectors):
         pairs = product(objects, namespaces)
@@ -129,7 +133,7 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     content_namespace = placement.namespace or next(with_selected, "")
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
-        is_namespace = (selector.group, selector.kind) == _NAMESPACE and not placement.namespace
+        is_namespace = selector.is_namespace and not placement.namespace
         includes_content = is_namespace and selector.scope == WITH_RESOURCES
         if includes_content and is_reserved_namespace(selector.name):
             # The double R is KubeFleet's.

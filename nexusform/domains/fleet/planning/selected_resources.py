@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from msgspec import json
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY
+from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY, build_manifests
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
-from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB, read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
@@ -33,10 +33,15 @@ from nexusform.domains.fleet.planning.resource_selection import (
     find_selector_problem,
     select_resources,
 )
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import (
+    BindingState,
+    PlacementType,
+    collect_clusters,
+    select_scheduled_bindings,
+)
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, compute_fingerprint
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_fingerprint
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
 OPEN_CLUSTERS = "open_clusters"  # key of a placement's note
@@ -63,10 +68,10 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     )
     applied = _read_applied_resources(spec, selection, hub)
     snapshot_store = SnapshotStore(selection, applied.snapshots)
-    prepared = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
+    comparison = _ResourceComparisonInput(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; invalid selectors get none.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
-        staged_trigger = _find_trigger_of_staged_change(prepared, hub) if spec.is_external else None
+        staged_trigger = _find_trigger_of_staged_change(comparison, hub) if spec.is_external else None
         # True if the plan changes the selection; a hub processes that under any strategy. Changes known only from a
         # dump do not count, because the hub may have processed them.
         if spec.previous_configuration is None or spec.is_new:
@@ -83,14 +88,14 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
     # The clusters with outdated override snapshots in their bindings.
-    pairs = _pair_current_and_new_resources(prepared, latest.index)
+    pairs = _pair_current_and_new_resources(comparison, latest.index)
     outdated_clusters = frozenset(name for name, before, after in pairs if not before.has_same_overrides(after))
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
         outdated_clusters=outdated_clusters,
-        differing_clusters=frozenset(_find_differing_clusters(prepared, latest.index)),
-        has_override_change=bool(outdated_clusters) and _has_own_override_changes(prepared, hub),
+        differing_clusters=frozenset(_find_differing_clusters(comparison, latest.index)),
+        has_override_change=bool(outdated_clusters) and _has_own_override_changes(comparison, hub),
     )
     return PlacementResources(selection, current, snapshot_store)
 
@@ -101,8 +106,8 @@ def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Mani
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
         return ()
-    objects = (build_manifest(json.decode(text)) for text in snapshots[-1]["objects"])
-    return select_resources(spec.configuration, HubIndex([manifest for manifest in objects if manifest is not None]))
+    objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
+    return select_resources(spec.configuration, HubIndex(objects))
 
 
 class _ResourceComparisonInput(NamedTuple):
@@ -114,47 +119,47 @@ class _ResourceComparisonInput(NamedTuple):
     snapshot_store: SnapshotStore
 
 
-def _find_trigger_of_staged_change(preparation: _ResourceComparisonInput, hub: PlannedHub) -> Trigger | None:
+def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: PlannedHub) -> Trigger | None:
     """Return the trigger of a resource change distributed only by a staged run; None without a change."""
-    previous = preparation.spec.previous_configuration
-    if previous is None or preparation.spec.is_new:
+    previous = comparison.spec.previous_configuration
+    if previous is None or comparison.spec.is_new:
         return None
-    if preparation.spec.observed_attributes:
-        latest = preparation.applied.latest
+    if comparison.spec.observed_attributes:
+        latest = comparison.applied.latest
         if latest is None:
             return None
-        if latest.hash != compute_fingerprint(preparation.selection.manifests):
+        if latest.hash != compute_fingerprint(comparison.selection.manifests):
             return Trigger.RESOURCES_CHANGED
-        return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(preparation, latest.index)) else None
+        return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(comparison, latest.index)) else None
     previous_objects = select_resources(previous, hub.prior_object_index)
-    if compute_fingerprint(previous_objects) != compute_fingerprint(preparation.selection.manifests):
+    if compute_fingerprint(previous_objects) != compute_fingerprint(comparison.selection.manifests):
         return Trigger.RESOURCES_CHANGED
     prior_overrides = hub.prior_override_index.list_overrides(previous.key)
-    return Trigger.OVERRIDES_CHANGED if prior_overrides != preparation.selection.overrides else None
+    return Trigger.OVERRIDES_CHANGED if prior_overrides != comparison.selection.overrides else None
 
 
-def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: PlannedHub) -> bool:
+def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: PlannedHub) -> bool:
     """Return True if the overrides naming the placement differ from those on its clusters. Other overrides start no
     rollout. Source: seen on a running hub; KubeFleet pkg/controllers/rollout watches overrides with a placement name.
     """
-    key = preparation.spec.configuration.key
-    own_overrides = [override for override in preparation.selection.overrides if override.placement == key]
-    if not preparation.spec.observed_attributes:
+    key = comparison.spec.configuration.key
+    own_overrides = [override for override in comparison.selection.overrides if override.placement == key]
+    if not comparison.spec.observed_attributes:
         prior_overrides = hub.prior_override_index.list_overrides(key)
         return own_overrides != [override for override in prior_overrides if override.placement == key]
-    observed = preparation.spec.observed_attributes
+    observed = comparison.spec.observed_attributes
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
     # An override on any cluster is part of a rollout already; other clusters match it because of label changes.
     captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
     for cluster, binding in get_mapping(observed, "bindings").items():
-        snapshot = preparation.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
-        if snapshot is None or cluster not in preparation.selection.clusters.labels:
+        snapshot = comparison.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
+        if snapshot is None or cluster not in comparison.selection.clusters.labels:
             continue
-        names = binding.get("overrides") or ()
+        names = get_list(binding, "overrides")
         if any(name not in override_snapshots for name in names):
             continue  # uncaptured overrides count as unchanged
         bound_overrides = [override_snapshots[name] for name in names if override_snapshots[name].placement == key]
-        labels = preparation.selection.clusters.labels[cluster]
+        labels = comparison.selection.clusters.labels[cluster]
         current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
         has_removed = any(candidate not in own_overrides for candidate in bound_overrides)
         has_added = any(candidate not in captured_overrides for candidate in current_overrides)
@@ -163,28 +168,27 @@ def _has_own_override_changes(preparation: _ResourceComparisonInput, hub: Planne
     return False
 
 
-def _find_differing_clusters(preparation: _ResourceComparisonInput, index: int) -> Iterator[str]:
+def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> Iterator[str]:
     """Yield the clusters with a changed result of overrides."""
-    for cluster, previous, updated in _pair_current_and_new_resources(preparation, index):
+    for cluster, previous, updated in _pair_current_and_new_resources(comparison, index):
         if not previous.has_same_result(updated):
             yield cluster
 
 
 def _pair_current_and_new_resources(
-    preparation: _ResourceComparisonInput, index: int
+    comparison: _ResourceComparisonInput, index: int
 ) -> Iterator[tuple[str, RenderedResources, RenderedResources]]:
     """Yield each bound cluster with its current resources and those of a snapshot rendered now."""
-    for binding in preparation.spec.prior_bindings:
-        previous = preparation.applied.on_cluster.get(binding.cluster)
-        updated = preparation.snapshot_store.render_cluster(index, binding.cluster)
+    for binding in comparison.spec.prior_bindings:
+        previous = comparison.applied.on_cluster.get(binding.cluster)
+        updated = comparison.snapshot_store.render_cluster(index, binding.cluster)
         if previous is not None and updated is not None and binding.state is BindingState.BOUND:
             yield binding.cluster, previous, updated
 
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
     """Return the private note of an existing placement from state."""
-    prior = spec.instance.prior
-    return (prior.private if prior is not None and not spec.is_new else None) or {}
+    return {} if spec.is_new else read_prior_note(spec.instance)
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
@@ -221,9 +225,8 @@ def _read_observed_resources(
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
     digest_now = compute_fingerprint(selection.manifests)
-    for snapshot in spec.observed_attributes.get("resource_snapshots") or ():
-        read_objects = (build_manifest(json.decode(text)) for text in snapshot["objects"])
-        objects = tuple(manifest for manifest in read_objects if manifest is not None)
+    for snapshot in get_list(spec.observed_attributes, "resource_snapshots"):
+        objects = build_manifests(map(json.decode, snapshot["objects"]))
         if {compute_comparable_hash(manifest) for manifest in objects} == selected_hashes:
             observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), digest_now, selection.manifests))
         else:
@@ -246,15 +249,15 @@ def _render_observed_clusters(
     spec: PlacementSpec, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...]
 ) -> Iterator[tuple[str, RenderedResources]]:
     """Yield the resources on each cluster: the objects of its snapshot under the overrides of its binding."""
-    by_index = {snapshot.index: snapshot for snapshot in snapshots}
+    by_index: dict[int | None, ResourceSnapshot] = {snapshot.index: snapshot for snapshot in snapshots}
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(spec.observed_attributes, "override_snapshots")
     observed_bindings = get_mapping(spec.observed_attributes, "bindings")
     renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}
     for binding in spec.prior_bindings:
-        snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
+        snapshot = by_index.get(binding.resource_snapshot)
         if snapshot is None or not binding.has_resources:
             continue
-        names = tuple(observed_bindings[binding.cluster].get("overrides") or ())
+        names = tuple(get_list(observed_bindings, binding.cluster, "overrides"))
         key = snapshot.index, names
         is_captured = all(name in override_snapshots for name in names)
         if key not in renderers:
@@ -305,7 +308,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     rollouts. `serial` is that of the state after the apply; `predicted` is the record of its pods.
     """
     prior_note = get_prior_note(placement.spec)
-    prior_clusters = {binding.cluster for binding in placement.spec.prior_bindings} - placement.released_clusters
+    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
     bound_clusters = [binding.cluster for binding in placement.bindings]
     new_clusters = [cluster for cluster in bound_clusters if cluster not in prior_clusters]
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
@@ -327,8 +330,8 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
         return {}
-    existing = {binding.cluster for binding in placement.spec.prior_bindings} - placement.released_clusters
-    picked = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
+    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
+    picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     new_clusters = picked - existing
     eligible = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
     candidates = sorted(new_clusters | (eligible - existing))

@@ -15,11 +15,12 @@ from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import FAILED
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetUpdateRun, RunRecord
 from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
+from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, Policy
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, index_by_cluster
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_status import format_run_status_text
 from nexusform.domains.fleet.scheduling.staged_update import (
@@ -33,7 +34,7 @@ from nexusform.domains.fleet.scheduling.staged_update import (
     list_run_steps,
     simulate_staged_run,
 )
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 
 
@@ -138,7 +139,7 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and its earlier message."""
-    prior = {binding.cluster: binding for binding in placement.spec.prior_bindings}
+    prior = index_by_cluster(placement.spec.prior_bindings)
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
@@ -162,8 +163,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         return RunRecord()
     observed = hub.observed.runs.get(run.build_key(run.name))
-    prior_note = instance.prior.private if instance.prior is not None else None
-    recorded = convert(prior_note or {}, RunRecord)
+    recorded = convert(read_prior_note(instance), RunRecord)
     if observed is None:
         return recorded
     by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
@@ -179,7 +179,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
     """Warn about approvals that no stage requests."""
-    approvals = (instance.config or {}).get("approvals")
+    approvals = get_value_at_path(instance.config, "approvals")
     if not isinstance(approvals, list | tuple | set | frozenset):
         return
     requested: list[str] = []
@@ -212,7 +212,7 @@ def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: Pl
     a limit of three, 4, 6 and 8 remained.
     """
     newest, limit = placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit
-    observed_snapshots = placement.spec.observed_attributes.get("resource_snapshots") or ()
+    observed_snapshots = get_list(placement.spec.observed_attributes, "resource_snapshots")
     observed_indexes = {int(snapshot["index"]) for snapshot in observed_snapshots}
     if run.resource_index in (None, newest) or newest < limit:
         return
@@ -225,7 +225,7 @@ def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: Pl
         "new content."
     )
     summary = f"the hub may have deleted resource snapshot {run.resource_index}"
-    path = ("resource_snapshot_index",) if (instance.config or {}).get("resource_snapshot_index") else ()
+    path = ("resource_snapshot_index",) if get_value_at_path(instance.config, "resource_snapshot_index") else ()
     problem = Problem(path, "old-snapshot-unavailable", text, Severity.WARNING, brief=summary)
     yield instance.build_diagnostic(problem)
 
@@ -274,13 +274,15 @@ def _build_run_context(
     run: FleetUpdateRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
 ) -> _StagedRunInput | _RejectedRun:
     """Build the inputs of a run; `record` holds the values fixed in an earlier plan."""
-    strategy = hub.strategies.get(run.build_key(run.strategy))
-    if strategy is None and record.strategy is None:
-        text = f'The staged update strategy "{run.strategy}" does not exist.'
-        return _RejectedRun("missing-staged-strategy", text)
-    stages = record.strategy if strategy is None or record.strategy is not None else strategy.stages
+    stages = record.strategy
+    if stages is None:
+        strategy = hub.strategies.get(run.build_key(run.strategy))
+        if strategy is None:
+            text = f'The staged update strategy "{run.strategy}" does not exist.'
+            return _RejectedRun("missing-staged-strategy", text)
+        stages = strategy.stages
     # The number of requested clusters; None for all.
-    policy = placement.spec.configuration.policy or Policy()
+    policy = placement.spec.configuration.effective_policy
     requested_count = placement.spec.policy_snapshot.number_of_clusters
     if policy.placement_type is not PlacementType.PICK_N:
         requested_count = len(policy.cluster_names) if policy.placement_type is PlacementType.PICK_FIXED else None
@@ -290,7 +292,7 @@ def _build_run_context(
         requested_count,
         placement.scheduling.is_fulfilled,
         member_list.members,
-        stages or (),
+        stages,
     )
     if isinstance(plan, RunProblem):
         return _RejectedRun("blocked-staged-run", f"{plan.message}.")

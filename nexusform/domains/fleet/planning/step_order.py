@@ -34,9 +34,10 @@ from nexusform.domains.fleet.planning.override_rendering import (
     is_any_affected,
 )
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.planned_hub import PlannedHub
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub, get_hub_manifests
 from nexusform.domains.fleet.planning.resource_selection import select_resources
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.plans.plan import Action
@@ -52,16 +53,21 @@ _PLACEMENT_TYPES: Final = frozenset({"fleet_cluster_resource_placement", "fleet_
 _ROLLOUT_TYPES: Final = frozenset({"fleet_hub_manifest", *_PLACEMENT_TYPES, *_OVERRIDE_TYPES})
 _SWITCH_REASON: Final = "the hub rolls out changes until the placement is left to staged runs"
 _OVERRIDE_REASON: Final = "a rollout applies only existing overrides"
+_SINGLE_READ_REASON: Final = "the hub reads that once for it"
 _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 class _ChangedInstance(Struct, frozen=True):
-    """Instance with a step in this plan, its fleet objects before and after, and its position in the plan."""
+    """Instance with a step in this plan, its fleet objects before and after, and its position in the plan.
+    `identities` are the objects of a manifest; `placement_keys` the types of the versions, each with the key
+    of its placement. A strategy has its own key.
+    """
 
     instance: Instance
     versions: tuple[FleetObject, ...]
     position: int
-    identities: frozenset[ObjectIdentity] = frozenset()  # objects of a manifest
+    identities: frozenset[ObjectIdentity]
+    placement_keys: frozenset[tuple[type, str]]
 
 
 class _RolloutInputs(Struct, frozen=True):
@@ -104,23 +110,20 @@ def _is_removed_selected_object(changed: _ChangedInstance, context: _StepOrderCo
 
 
 def _is_override_for_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    overrides = (item for item in changed.versions if isinstance(item, FleetOverride))
-    return any(item.placement in ("", context.rollout.placement) for item in overrides)
+    keys = {(FleetOverride, ""), (FleetOverride, context.rollout.placement)}
+    return not changed.placement_keys.isdisjoint(keys)
 
 
 def _is_placement_of_rollout(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    return any(isinstance(item, FleetPlacement) and item.key == context.rollout.placement for item in changed.versions)
+    return (FleetPlacement, context.rollout.placement) in changed.placement_keys
 
 
 def _is_budget_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    budgets = (item for item in changed.versions if isinstance(item, FleetDisruptionBudget))
-    return any(item.placement == context.rollout.placement for item in budgets)
+    return (FleetDisruptionBudget, context.rollout.placement) in changed.placement_keys
 
 
 def _is_strategy_of_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    run = context.requested
-    strategies = (item for item in changed.versions if isinstance(item, FleetUpdateStrategy))
-    return isinstance(run, FleetUpdateRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
+    return (FleetUpdateStrategy, _get_strategy_key(context)) in changed.placement_keys
 
 
 def _is_remaining_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
@@ -155,8 +158,7 @@ def _is_eviction_before_override(changed: _ChangedInstance, context: _StepOrderC
 
 
 def _is_eviction_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    evictions = (item for item in changed.versions if isinstance(item, FleetEviction))
-    return any(item.placement == context.rollout.placement for item in evictions)
+    return (FleetEviction, context.rollout.placement) in changed.placement_keys
 
 
 def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -165,10 +167,8 @@ def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) 
 
 def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
-    if changed.position >= context.changed.position or not (changed.instance.private or {}).get(_ENDED):
-        return False
-    runs = (item for item in changed.versions if isinstance(item, FleetUpdateRun))
-    return any(item.build_key(item.placement) == context.rollout.placement for item in runs)
+    is_ended = changed.position < context.changed.position and get_value_at_path(changed.instance.private, _ENDED)
+    return bool(is_ended) and (FleetUpdateRun, context.rollout.placement) in changed.placement_keys
 
 
 def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -259,14 +259,17 @@ class _ChangedIndex:
                 removed |= item.identities
             if item.instance.type.kind is PlanningKind.MEMBER:
                 self.members.append(item.position)
-            for version in item.versions:
-                if (key := _get_placement_key(version)) is not None:
-                    self._by_placement.setdefault((type(version), key), []).append(item.position)
+            for key in item.placement_keys:
+                self._by_placement.setdefault(key, []).append(item.position)
         self.content, self.removed_content = frozenset(self.by_identity), frozenset(removed)
 
     def list_content(self, identities: Iterable[ObjectIdentity]) -> Iterator[int]:
         """Yield the positions of the manifests with any of these objects."""
         return chain.from_iterable(self.by_identity.get(identity, ()) for identity in identities)
+
+    def list_namespace(self, name: str) -> Iterator[int]:
+        """Yield the positions of the manifests with this Namespace."""
+        return self.list_content([ObjectIdentity("", "Namespace", "", name)])
 
     def list_steps_of_placement(self, kind: type, *keys: str) -> Iterator[int]:
         """Yield the positions of the objects of a type for one of these placements."""
@@ -274,7 +277,7 @@ class _ChangedIndex:
 
 
 def _get_placement_key(version: FleetObject) -> str | None:
-    """Return the key of the placement of an object; a strategy has its own key."""
+    """Return the key of the placement of an object, the own key of a strategy; None for other objects."""
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
             return version.key
@@ -286,6 +289,7 @@ def _get_placement_key(version: FleetObject) -> str | None:
 
 
 def _get_strategy_key(context: _StepOrderContext) -> str:
+    """Return the key of the strategy of a run; "" for other objects."""
     run = context.requested
     return run.build_key(run.strategy) if isinstance(run, FleetUpdateRun) else ""
 
@@ -297,8 +301,8 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], 
     _is_removed_selected_object: lambda index, context: index.list_content(
         index.removed_content & context.rollout.previous_identities
     ),
-    _is_new_namespace_of_override: lambda index, context: index.list_content(
-        [ObjectIdentity("", "Namespace", "", getattr(context.requested, "namespace", ""))]
+    _is_new_namespace_of_override: lambda index, context: index.list_namespace(
+        getattr(context.requested, "namespace", "")
     ),
     **dict.fromkeys(
         (_is_remaining_member, _is_changed_member, _is_relabeled_member), lambda index, _context: index.members
@@ -386,15 +390,11 @@ class _RolloutIndex:
         ]
         versions = (version for item in changed_objects for version in item.versions)
         evicted = dict.fromkeys(item.placement for item in versions if isinstance(item, FleetEviction))
-        self._new_namespace_positions = frozenset(
-            position
-            for position, override in self._overrides
-            if evicted
-            and any(
-                _has_new_namespace_of_override(index.by_position[other], override)
-                for other in index.list_content([ObjectIdentity("", "Namespace", "", override.namespace)])
-            )
-        )
+        self._new_namespace_positions: set[int] = set()
+        for position, override in self._overrides if evicted else ():
+            manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
+            if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
+                self._new_namespace_positions.add(position)
         has_new_labels = any(map(_has_new_labels, changed_objects))
         affected = [
             key
@@ -472,6 +472,20 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
             yield from rollouts.list_placements(changed)
 
 
+def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]:
+    """Return why a step must wait for another one, and the remedy if it cannot."""
+    remedy = "Remove the reference or depends_on, or apply them in two plans."
+    starts_rollout = address.type in _ROLLOUT_TYPES
+    if starts_rollout and awaited.type in _OVERRIDE_TYPES:
+        remedy = f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
+        return _OVERRIDE_REASON, remedy
+    if starts_rollout and awaited.type in _PLACEMENT_TYPES:
+        return _SWITCH_REASON, remedy
+    if awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE:
+        return _EVICTION_REASON, remedy
+    return _SINGLE_READ_REASON, remedy
+
+
 def check_step_order(
     order: StepOrder, instances: Mapping[Address, Instance], planning_order: PlanningOrder
 ) -> Iterator[Diagnostic]:
@@ -481,16 +495,7 @@ def check_step_order(
         for awaited in awaited_addresses:
             needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
             if awaited.config_address != block and block in needs:
-                is_eviction = awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE
-                reason = _EVICTION_REASON if is_eviction else "the hub reads that once for it"
-                if awaited.type in _PLACEMENT_TYPES and address.type in _ROLLOUT_TYPES:
-                    reason = _SWITCH_REASON
-                remedy = "Remove the reference or depends_on, or apply them in two plans."
-                if awaited.type in _OVERRIDE_TYPES and address.type in _ROLLOUT_TYPES:
-                    reason = _OVERRIDE_REASON
-                    remedy = (
-                        f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
-                    )
+                reason, remedy = _explain_awaited_step(address, awaited)
                 text = (
                     f"{address} must be applied after {awaited}, because {reason}, but {awaited} "
                     f"depends on {address}. {remedy}"
@@ -504,11 +509,13 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
         if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
             continue
         versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
-        if versions:
-            yield _ChangedInstance(instance, versions, position, _collect_identities(versions))
+        if not versions:
+            continue
+        keys = ((type(version), _get_placement_key(version)) for version in versions)
+        placement_keys = frozenset((kind, key) for kind, key in keys if key is not None)
+        yield _ChangedInstance(instance, versions, position, _collect_identities(versions), placement_keys)
 
 
 def _collect_identities(versions: Iterable[FleetObject]) -> frozenset[ObjectIdentity]:
     """Return the identities of the objects of manifests on the hub."""
-    manifests = (item.manifests for item in versions if isinstance(item, HubObjects) and not item.cluster_id)
-    return collect_object_identities(chain.from_iterable(manifests))
+    return collect_object_identities(chain.from_iterable(map(get_hub_manifests, versions)))

@@ -337,6 +337,13 @@ _ACTION_COLOURS: Final = {
 _CELL_WIDTH: Final = 132
 _CELL_HEIGHT: Final = 40
 _LETTER_WIDTH: Final = 7.4  # pixels, about
+# Positions of texts in pixels: heading and names of clusters below the margin, first row, text in a cell.
+_LABEL_GAP: Final = 16
+_HEADING_OFFSET, _COLUMN_OFFSET, _ROWS_OFFSET = 16, 42, 50
+_ROW_TEXT_OFFSET: Final = 22
+_CELL_GAP: Final = 4
+_CELL_INDENT: Final = 8
+_CHANGE_OFFSET, _SCORES_OFFSET = 16, 30
 _FRAME_BYTES: Final = 200_000  # bytes reserved for parts outside the lines
 _LINE_OVERHEAD: Final = 60
 _OMITTED_NOTE: Final = (
@@ -349,7 +356,7 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     matrix = build_fleet_matrix(plan)
     if not matrix.clusters:
         return ""
-    label = round(max(len(placement) for placement in matrix.placements) * _LETTER_WIDTH) + 16
+    label = round(max(len(placement) for placement in matrix.placements) * _LETTER_WIDTH) + _LABEL_GAP
     columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
     lines = _render_lines(matrix, columns)
     omitted_count = len(matrix.placements) - len(lines)
@@ -357,9 +364,11 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     if matrix.unpicked:
         notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
     note = " ".join(notes)
-    parts = [render_text(MARGIN, MARGIN + 16, f"Fleet. {note}" if note else "Fleet", "heading")]
-    parts += [render_text(offset + 4, MARGIN + 42, name, "rack") for name, offset in columns.items()]
-    top = MARGIN + 50
+    parts = [render_text(MARGIN, MARGIN + _HEADING_OFFSET, f"Fleet. {note}" if note else "Fleet", "heading")]
+    parts += [
+        render_text(offset + _CELL_GAP, MARGIN + _COLUMN_OFFSET, name, "rack") for name, offset in columns.items()
+    ]
+    top = MARGIN + _ROWS_OFFSET
     for line in lines:
         parts.append(translate_parts([line], 0, top))
         top += _CELL_HEIGHT
@@ -388,7 +397,7 @@ def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Marku
             translate_parts(_render_svg_cell(matrix.get_cell(placement, cluster)), offset, 0)
             for cluster, offset in columns.items()
         ]
-        line = join_markup(render_text(MARGIN, 22, placement, "rack"), cells)
+        line = join_markup(render_text(MARGIN, _ROW_TEXT_OFFSET, placement, "rack"), cells)
         remaining_bytes -= len(line) + _LINE_OVERHEAD
         if remaining_bytes < 0:
             break
@@ -400,14 +409,15 @@ def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
     """Render one cell: white without a binding, else coloured by its change."""
     row = cell.binding
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
-    width, height = _CELL_WIDTH - 4, _CELL_HEIGHT - 4
+    width, height = _CELL_WIDTH - _CELL_GAP, _CELL_HEIGHT - _CELL_GAP
     parts = [build_svg_element("title", cell.reason)] if cell.reason else []
     parts.append(build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}"))
     if row is not None:
-        parts.append(render_text(8, 16, format_binding_change(row), "rack"))
-        parts.append(render_text(8, 30, format_binding_scores(row), "slim"))
+        parts.append(render_text(_CELL_INDENT, _CHANGE_OFFSET, format_binding_change(row), "rack"))
+        parts.append(render_text(_CELL_INDENT, _SCORES_OFFSET, format_binding_scores(row), "slim"))
     elif cell.rejection:
-        parts.append(render_text(8, 22, f"rejected: {cell.rule}" if cell.rule else "not picked", "slim"))
+        verdict = f"rejected: {cell.rule}" if cell.rule else "not picked"
+        parts.append(render_text(_CELL_INDENT, _ROW_TEXT_OFFSET, verdict, "slim"))
     return parts
 
 

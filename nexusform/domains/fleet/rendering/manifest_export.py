@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,8 +18,10 @@ from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.json_data.plain_data import get_list
 from nexusform.plans.plan import Action, Plan
 from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 
 _PLACEMENT: Final = "placement.kubernetes-fleet.io/v1beta1"
@@ -63,50 +65,70 @@ class FleetManifestExport(Struct, frozen=True):
     limitations: tuple[str, ...] = ()
 
 
+class _ExportedObject(Struct, frozen=True):
+    """Object after the plan, with its attributes. `is_created`: the plan creates it."""
+
+    address: Address
+    attributes: Mapping[str, Any]
+    is_created: bool
+
+    @property
+    def is_earlier_eviction(self) -> bool:
+        """Whether it is an existing eviction: applied again, it would evict again."""
+        return self.address.type == _EVICTION and not self.is_created
+
+
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
     """Render the fleet after the plan: objects, labels and taints, placements and related objects, new evictions."""
-    changes = [change for change in plan.changes if change.after and change.address.type in _ORDER]
-    documents: list[str] = []
-    for change in sorted(changes, key=lambda change: _ORDER.index(change.address.type)):
-        if change.address.type == _EVICTION and change.action is not Action.CREATE:
-            continue
-        schema = registries.resource_types[change.address.type].schema
-        documents += _render_documents(change.address.type, schema, change.after or {})
-    text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
-    return FleetManifestExport(text, tuple(_find_export_limitations(plan, registries)))
-
-
-def _find_export_limitations(plan: Plan, registries: PluginRegistries) -> Iterator[str]:
-    after = {change.address: change.after for change in plan.changes if change.after}
-    titles: dict[str, list[str]] = {}
-    for address, attributes in after.items():
-        kind = address.type
-        if kind in _APPROVALS or (attributes.get("approvals") and kind.endswith("_run")):
-            titles.setdefault("approvals", []).append(str(address))
-        elif kind == _HUB_OBJECTS and attributes.get("cluster_id"):
-            titles.setdefault("clusters", []).append(str(address))
-        elif kind == _MEMBER and any(attributes.get(name) for name in ("properties", "resources")):
-            titles.setdefault("members", []).append(str(address))
-    evictions = [
-        str(change.address)
+    objects = [
+        _ExportedObject(change.address, change.after, change.action is Action.CREATE)
         for change in plan.changes
-        if change.address.type == _EVICTION and change.after and change.action is not Action.CREATE
+        if change.after
     ]
-    if evictions:
-        titles["evictions"] = evictions
+    exported = [item for item in objects if item.address.type in _ORDER and not item.is_earlier_eviction]
+    documents: list[str] = []
+    for item in sorted(exported, key=lambda item: _ORDER.index(item.address.type)):
+        schema = registries.resource_types[item.address.type].schema
+        documents += _render_documents(item.address.type, schema, item.attributes)
+    text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
+    return FleetManifestExport(text, tuple(_list_export_limitations(objects, registries)))
+
+
+def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
+    """Yield a sentence for each limitation of the export, with the addresses concerned."""
+    addresses_by_limitation: dict[str, list[str]] = {}
+    for item in objects:
+        limitation = _find_limitation(item)
+        if limitation:
+            addresses_by_limitation.setdefault(limitation, []).append(str(item.address))
+    addresses_by_limitation["evictions"] = [str(item.address) for item in objects if item.is_earlier_eviction]
     # The runs created together with their placement.
-    runs: list[str] = []
-    created = [change for change in plan.changes if change.after and change.action is Action.CREATE]
-    placement_ids = {(change.after or {}).get("id") for change in created if change.address.type in _PLACEMENTS}
-    for change in created:
-        read_object = registries.resource_types[change.address.type].build_fleet_object
-        run = read_object(change.after or {}) if read_object is not None else None
-        if isinstance(run, FleetUpdateRun) and run.build_key(run.placement) in placement_ids:
-            runs.append(str(change.address))
-    if runs:
-        titles["runs"] = runs
-    for name, addresses in titles.items():
-        yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[name]}"
+    created = [item for item in objects if item.is_created]
+    placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
+    runs = [item for item in created if _get_placement_of_run(item, registries) in placement_ids]
+    addresses_by_limitation["runs"] = [str(item.address) for item in runs]
+    for limitation, addresses in addresses_by_limitation.items():
+        if addresses:
+            yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[limitation]}"
+
+
+def _find_limitation(item: _ExportedObject) -> str:
+    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others."""
+    kind, attributes = item.address.type, item.attributes
+    if kind in _APPROVALS or (kind.endswith("_run") and attributes.get("approvals")):
+        return "approvals"
+    if kind == _HUB_OBJECTS and attributes.get("cluster_id"):
+        return "clusters"
+    if kind == _MEMBER and (attributes.get("properties") or attributes.get("resources")):
+        return "members"
+    return ""
+
+
+def _get_placement_of_run(item: _ExportedObject, registries: PluginRegistries) -> str:
+    """Return the key of the placement of a staged run; "" for other objects."""
+    read_object = registries.resource_types[item.address.type].build_fleet_object
+    run = read_object(item.attributes) if read_object is not None else None
+    return run.build_key(run.placement) if isinstance(run, FleetUpdateRun) else ""
 
 
 _MAX_NAMES: Final = 4
@@ -141,7 +163,7 @@ def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping
     """Build a fleet object configured as blocks, or as a manifest with corrections."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
-    metadata = {name: attributes[name] for name in ("name", "namespace") if attributes.get(name)}
+    metadata = _omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
     arguments = attributes
     if isinstance(manifest, str):
         arguments = read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
@@ -159,16 +181,20 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
 
 def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the labels and taints of a member, the fields writable besides its agent."""
-    labels, taints = attributes.get("labels"), attributes.get("taint") or ()
+    labels, taints = attributes.get("labels"), get_list(attributes, "taint")
     if not labels and not taints:
         return
-    metadata = {"name": attributes["name"], **({"labels": labels} if labels else {})}
+    metadata = _omit_empty({"name": attributes["name"], "labels": labels})
     document: dict[str, Any] = {"apiVersion": _MEMBER_API, "kind": "MemberCluster", "metadata": metadata}
     if taints:
         names = ("key", "value", "effect")
-        taint_documents = [{name: taint.get(name) for name in names if taint.get(name)} for taint in taints]
-        document["spec"] = {"taints": taint_documents}
+        document["spec"] = {"taints": [_omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
     yield _render_yaml(document)
+
+
+def _omit_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with a value."""
+    return {name: value for name, value in fields.items() if value}
 
 
 _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"

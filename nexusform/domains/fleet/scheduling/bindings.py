@@ -4,7 +4,7 @@ Policies are hashable, so results are computed once for all placements with the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -43,6 +43,26 @@ class Binding(ObjectLocation, frozen=True):
         """Whether the cluster has the objects: it is bound, or unscheduled after it was bound."""
         state = self.previous_state if self.state is BindingState.UNSCHEDULED else self.state
         return state is BindingState.BOUND
+
+
+def collect_clusters(bindings: Iterable[Binding]) -> set[str]:
+    """Return the clusters of the bindings, in any state."""
+    return {binding.cluster for binding in bindings}
+
+
+def select_scheduled_bindings(bindings: Iterable[Binding]) -> list[Binding]:
+    """Return the bindings picked by the scheduler, rolled out or not; Unscheduled ones are omitted."""
+    return [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
+
+
+def collect_lasting_clusters(bindings: Iterable[Binding]) -> set[str]:
+    """Return the clusters with a binding neither Unscheduled nor in deletion."""
+    return {binding.cluster for binding in select_scheduled_bindings(bindings) if not binding.is_deleting}
+
+
+def index_by_cluster(bindings: Iterable[Binding]) -> dict[str, Binding]:
+    """Return the bindings by cluster."""
+    return {binding.cluster: binding for binding in bindings}
 
 
 class PlacementType(StrEnum):

@@ -7,7 +7,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, Condition, Decision
+from nexusform.domains.fleet.scheduling.bindings import Binding, Condition, Decision, collect_clusters
 
 MAX_UNSELECTED = 20
 MAX_DECISIONS = 1000
@@ -83,7 +83,7 @@ def list_unselected_clusters(
     """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected
     cluster is omitted and still uses a slot, as on a real hub.
     """
-    selected_clusters = {binding.cluster for binding in selected}
+    selected_clusters = collect_clusters(selected)
     slots = MAX_DECISIONS - len(selected_clusters)
     if slots <= 0:
         return ()

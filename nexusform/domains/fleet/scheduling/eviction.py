@@ -66,8 +66,10 @@ def evaluate_eviction(
     cluster: str, target: EvictionTarget | None, budget: PlacementDisruptionBudget | None
 ) -> EvictionResult:
     """Decide on one eviction; `target` None: the placement is missing."""
-    invalid_reason = MISSING_PLACEMENT if target is None else _explain_invalid(cluster, target)
-    if target is None or invalid_reason:
+    if target is None:
+        return EvictionResult(cluster, is_valid=False, is_executed=False, message=MISSING_PLACEMENT)
+    invalid_reason = _explain_invalid(cluster, target)
+    if invalid_reason:
         return EvictionResult(cluster, is_valid=False, is_executed=False, message=invalid_reason)
     is_executed, message = _evaluate_eviction(cluster, target, budget)
     return EvictionResult(cluster, is_valid=True, is_executed=is_executed, message=message)

@@ -414,13 +414,10 @@ def check_policy_change(old_policy: Policy | None, new_policy: Policy | None) ->
     problems: list[Problem] = []
     if old_policy is not None and new_policy is None:
         problems.append(build_error(("policy",), "policy cannot be removed once set"))
-    old_type = old_policy.placement_type if old_policy else PlacementType.PICK_ALL
-    new_type = new_policy.placement_type if new_policy else PlacementType.PICK_ALL
-    if old_type is not new_type:
+    old, new = old_policy or Policy(), new_policy or Policy()
+    if old.placement_type is not new.placement_type:
         problems.append(build_error(("policy", "placement_type"), "placement type is immutable"))
-    old_tolerations = old_policy.tolerations if old_policy else ()
-    new_tolerations = new_policy.tolerations if new_policy else ()
-    if not set(old_tolerations) <= set(new_tolerations):
+    if not set(old.tolerations) <= set(new.tolerations):
         text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
         problems.append(build_error(("policy", "toleration"), text))
     return problems

@@ -20,6 +20,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PolicySnapshot,
     PreferredTerm,
     PropertyRequirement,
+    collect_clusters,
+    collect_lasting_clusters,
+    index_by_cluster,
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.profile import FILTERS
@@ -129,8 +132,8 @@ def compute_policy_drift(
     fresh_result = scheduling_cycle.run_scheduling_cycles((), member_list, policy, snapshot, namespace)
     if fresh_result.abort is not None:
         return SchedulingDrift((), ())
-    current_clusters = {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting}
-    fresh_clusters = {b.cluster for b in fresh_result.bindings}
+    current_clusters = collect_lasting_clusters(bindings)
+    fresh_clusters = collect_clusters(fresh_result.bindings)
     gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
     return SchedulingDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
@@ -204,7 +207,7 @@ def _collect_pick_batches(
         if picks:
             batches.append(picks)
         if not cycle_result.needs_requeue:
-            final = {binding.cluster: binding for binding in cycle_result.bindings}
+            final = index_by_cluster(cycle_result.bindings)
             return _SchedulingReplay(initial, bindings, final, tuple(batches), bool(picks))
         bindings = cycle_result.bindings
 

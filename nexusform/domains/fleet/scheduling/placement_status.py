@@ -18,6 +18,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Decision,
     PlacementType,
     Policy,
+    index_by_cluster,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
@@ -340,11 +341,12 @@ def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
     """Yield a nameless status for each missing cluster."""
+    effective = policy or Policy()
     requested_count = 0
-    if policy is not None and policy.placement_type is PlacementType.PICK_N:
+    if effective.placement_type is PlacementType.PICK_N:
         requested_count = number or 0
-    if policy is not None and policy.placement_type is PlacementType.PICK_FIXED:
-        requested_count = len(policy.cluster_names)
+    if effective.placement_type is PlacementType.PICK_FIXED:
+        requested_count = len(effective.cluster_names)
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))
     for decision in scheduling.unselected_decisions[:missing_count]:
         yield ClusterStatus("", (Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))
@@ -378,7 +380,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     """Convert a current status to the older texts; `bindings` are those of the placement."""
     if not status.conditions or status.conditions[0].status == UNKNOWN:
         return build_placement_status_2023(None, {})
-    by_cluster = {binding.cluster: binding for binding in bindings}
+    by_cluster = index_by_cluster(bindings)
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
     progress = {

@@ -13,7 +13,14 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType, Policy
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    PlacementType,
+    Policy,
+    index_by_cluster,
+    select_scheduled_bindings,
+)
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import IntegerOrPercent
 
@@ -117,12 +124,12 @@ class WaveBudget(Struct, frozen=True):
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
     """Return the base of percentages: N, the number of names, or else the scheduled and bound clusters."""
-    kind = policy.placement_type if policy else PlacementType.PICK_ALL
-    if policy and kind is PlacementType.PICK_FIXED:
-        return len(policy.cluster_names)
-    if kind is PlacementType.PICK_N and number is not None:
+    effective = policy or Policy()
+    if effective.placement_type is PlacementType.PICK_FIXED:
+        return len(effective.cluster_names)
+    if effective.placement_type is PlacementType.PICK_N and number is not None:
         return number
-    return sum(binding.state is not BindingState.UNSCHEDULED for binding in bindings)
+    return len(select_scheduled_bindings(bindings))
 
 
 def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
@@ -143,7 +150,8 @@ def simulate_rollout(
     """Simulate waves until all clusters have the latest resources or the rollout is blocked."""
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)
-    by_cluster = {b.cluster: b for b in sorted(bindings, key=lambda b: b.cluster) if not b.is_deleting}
+    active_bindings = [binding for binding in bindings if not binding.is_deleting]
+    by_cluster = index_by_cluster(sorted(active_bindings, key=lambda binding: binding.cluster))
     failed = set(initial_readiness.failed_clusters)
     unavailable = {*initial_readiness.unready_clusters, *failed}
     waves: list[RolloutWave] = []

@@ -12,7 +12,14 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, PolicySnapshot
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Member,
+    PolicySnapshot,
+    index_by_cluster,
+    select_scheduled_bindings,
+)
 from nexusform.kubernetes.matching import LabelSelector, is_selected, validate_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent
 
@@ -86,7 +93,7 @@ def initialize_staged_run(
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
     active = sorted((binding for binding in bindings if not binding.is_deleting), key=lambda b: b.cluster)
-    scheduled = [binding for binding in active if binding.state is not BindingState.UNSCHEDULED]
+    scheduled = select_scheduled_bindings(active)
     picked_clusters = [binding.cluster for binding in scheduled]
     deletes = tuple(binding.cluster for binding in active if binding.state is BindingState.UNSCHEDULED)
     outdated = next((binding for binding in scheduled if binding.policy_snapshot != snapshot.index), None)
@@ -239,8 +246,8 @@ def simulate_staged_run(
     are not updated again, even if changed since. A cluster in `failing` gets the resources but is never
     ready: its stage continues in the remaining slots and does not end.
     """
-    by_cluster = sorted(bindings, key=lambda binding: binding.cluster)
-    active = {binding.cluster: binding for binding in by_cluster if not binding.is_deleting}
+    active_bindings = [binding for binding in bindings if not binding.is_deleting]
+    active = index_by_cluster(sorted(active_bindings, key=lambda binding: binding.cluster))
     completed_steps: list[RunStep] = []
     blocking: list[str] = []
     for step in list_run_steps(plan, run, failing):

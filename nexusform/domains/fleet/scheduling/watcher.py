@@ -71,28 +71,28 @@ _RELEASE_TRIGGERS = {
 }
 
 
-def find_change_trigger(change: BindingChange, occasion: SchedulingTriggers) -> Trigger:
+def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
     """Return the trigger to display for a binding change: that of the cluster itself before general ones."""
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
-    if occasion.is_new:
+    if triggers.is_new:
         return Trigger.PLACEMENT_CREATED
-    if occasion.policy_changed or change.action is BindingAction.REPOINTED:
+    if triggers.policy_changed or change.action is BindingAction.REPOINTED:
         return Trigger.POLICY_CHANGED
-    if change.cluster in occasion.evicted_clusters:
+    if change.cluster in triggers.evicted_clusters:
         return Trigger.EVICTED
-    return occasion.member_triggers.get(change.cluster) or _find_general_trigger(occasion)
+    return triggers.member_triggers.get(change.cluster) or _find_general_trigger(triggers)
 
 
-def _find_general_trigger(occasion: SchedulingTriggers) -> Trigger:
+def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
     """Return the first trigger that applies to the whole placement."""
-    if occasion.number_increased:
+    if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
-    if occasion.evicted_clusters:
+    if triggers.evicted_clusters:
         return Trigger.EVICTED
-    if occasion.departed_clusters:
+    if triggers.departed_clusters:
         return Trigger.CLUSTER_LEFT
-    return next((trigger for _, trigger in sorted(occasion.member_triggers.items())), occasion.default_trigger)
+    return next((trigger for _, trigger in sorted(triggers.member_triggers.items())), triggers.default_trigger)
 
 
 class WatchedPlacement(Struct, frozen=True):
@@ -175,25 +175,22 @@ class IneffectiveMemberChange(Struct, frozen=True):
 
 
 def find_member_observations(
-    old_member: Member | None, new_member: Member, request: PlacementRequest
+    old_member: Member, new_member: Member, request: PlacementRequest
 ) -> tuple[IneffectiveMemberChange, ...]:
     """Return the changes of a bound member that would now reject it."""
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)
-    if ineligibility is not None and (
-        old_member is None or cluster_eligibility.explain_ineligibility(old_member) is None
-    ):
+    if ineligibility is not None and cluster_eligibility.explain_ineligibility(old_member) is None:
         results.append(IneffectiveMemberChange(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
     if request.policy.placement_type is PlacementType.PICK_FIXED:
         return tuple(results)
     tolerations = request.policy.tolerations
-    taint = taint_toleration.find_untolerated_taint(new_member.taints, tolerations)
-    if taint is not None and (
-        old_member is None or taint_toleration.find_untolerated_taint(old_member.taints, tolerations) is None
-    ):
+    old_taint = taint_toleration.find_untolerated_taint(old_member.taints, tolerations)
+    new_taint = taint_toleration.find_untolerated_taint(new_member.taints, tolerations)
+    if new_taint is not None and old_taint is None:
         reason = taint_toleration.explain_rejection(request, MemberList([new_member]), BindingMasks(), 0)
         results.append(IneffectiveMemberChange(Trigger.TAINT_ADDED, reason))
-    if not _is_affinity_match(new_member, request) and (old_member is None or _is_affinity_match(old_member, request)):
+    if _is_affinity_match(old_member, request) and not _is_affinity_match(new_member, request):
         results.append(IneffectiveMemberChange(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
     return tuple(results)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_document
@@ -33,7 +33,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
 from nexusform.domains.fleet.scheduling.rolling_update import DEFAULT_PERIOD, QUARTER, RollingUpdate
-from nexusform.json_data.plain_data import Path, get_mapping, list_unknown_paths
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path, list_unknown_paths
 from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
 from nexusform.schemas.block_schema import BlockSchema
@@ -80,7 +80,8 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
             if document.is_part_reported(path):
                 continue
             line = document.find_line(path)
-            text, path = f"manifest{f':{line}' if line else ''}: {text}", ("manifest",)
+            location = f"manifest:{line}" if line else "manifest"
+            text, path = f"{location}: {text}", ("manifest",)
         problems.append(Problem(path, finding.id, text, finding.severity, line=line))
     return problems
 
@@ -105,10 +106,9 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
         return None
     expressions = [
         Requirement(_read_text(e, "key"), _read_text(e, "operator"), _read_texts(e, "values"))
-        for e in values.get("match_expression") or ()
+        for e in get_list(values, "match_expression")
     ]
-    pairs = {str(k): "" if v is None else str(v) for k, v in get_mapping(values, "match_labels").items()}
-    return build_label_selector(pairs, expressions)
+    return build_label_selector(convert_text_map(get_mapping(values, "match_labels")), expressions)
 
 
 def read_selector_term(values: Values) -> ClusterSelectorTerm:
@@ -121,13 +121,13 @@ def read_selector_term(values: Values) -> ClusterSelectorTerm:
         if properties is None
         else tuple(
             PropertyRequirement(_read_text(e, "name"), _read_text(e, "operator"), _read_texts(e, "values"))
-            for e in properties.get("match_expression") or ()
+            for e in get_list(properties, "match_expression")
         ),
         PropertySorter(_read_text(sorter, "name"), _read_text(sorter, "sort_order")) if sorter else None,
     )
 
 
-def read_resource_selectors(blocks: Iterable[Values] | None) -> tuple[ObjectSelector, ...]:
+def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, ...]:
     """Return the resource_selector blocks of a placement."""
     return tuple(
         ObjectSelector(
@@ -138,15 +138,13 @@ def read_resource_selectors(blocks: Iterable[Values] | None) -> tuple[ObjectSele
             labels=read_label_selector(block.get("label_selector")),
             scope=block.get("selection_scope") or WITH_RESOURCES,
         )
-        for block in blocks or ()
+        for block in blocks
     )
 
 
-def read_taints(blocks: Iterable[Values] | None) -> tuple[Taint, ...]:
+def read_taints(blocks: Iterable[Values]) -> tuple[Taint, ...]:
     """Return the taint blocks of a member."""
-    return tuple(
-        Taint(_read_text(b, "key"), _read_text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks or ()
-    )
+    return tuple(Taint(_read_text(b, "key"), _read_text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks)
 
 
 # --- policy and strategy -----------------------------------------------------------------------
@@ -158,7 +156,7 @@ def read_policy(values: Values | None) -> Policy | None:
         return None
     affinity = get_mapping(values, "affinity", "cluster_affinity")
     required_block = affinity.get("required_during_scheduling_ignored_during_execution")
-    preferred_blocks = affinity.get("preferred_during_scheduling_ignored_during_execution") or ()
+    preferred_blocks = get_list(affinity, "preferred_during_scheduling_ignored_during_execution")
     number = values.get("number_of_clusters")
     return Policy(
         placement_type=PlacementType(values.get("placement_type") or PlacementType.PICK_ALL),
@@ -166,7 +164,7 @@ def read_policy(values: Values | None) -> Policy | None:
         cluster_names=_read_texts(values, "cluster_names"),
         required_terms=None
         if required_block is None
-        else tuple(read_selector_term(term) for term in required_block.get("cluster_selector_term") or ()),
+        else tuple(read_selector_term(term) for term in get_list(required_block, "cluster_selector_term")),
         preferred_terms=tuple(
             PreferredTerm(int(term.get("weight") or 0), read_selector_term(get_mapping(term, "preference")))
             for term in preferred_blocks
@@ -177,13 +175,13 @@ def read_policy(values: Values | None) -> Policy | None:
                 1 if c.get("max_skew") is None else int(c["max_skew"]),
                 c.get("when_unsatisfiable") or "DoNotSchedule",
             )
-            for c in values.get("topology_spread_constraint") or ()
+            for c in get_list(values, "topology_spread_constraint")
         ),
         tolerations=tuple(
             Toleration(
                 _read_text(t, "key"), t.get("operator") or "Equal", _read_text(t, "value"), _read_text(t, "effect")
             )
-            for t in values.get("toleration") or ()
+            for t in get_list(values, "toleration")
         ),
     )
 
@@ -208,9 +206,9 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         name=_read_text(attributes, "name"),
         namespace=_read_text(attributes, "namespace"),
         policy=read_policy(arguments.get("policy")),
-        selectors=read_resource_selectors(arguments.get("resource_selector")),
+        selectors=read_resource_selectors(get_list(arguments, "resource_selector")),
         strategy=strategy.get("type") or ROLLING_UPDATE,
-        rolling_update=read_rolling_update(strategy.get("rolling_update")),
+        rolling_update=read_rolling_update(get_mapping(strategy, "rolling_update")),
         apply=apply,
         revision_history_limit=int(arguments.get("revision_history_limit") or 10),
         status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
@@ -220,18 +218,20 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     )
 
 
-def read_rolling_update(values: Values | None) -> RollingUpdate:
+def read_rolling_update(values: Values) -> RollingUpdate:
     """Return a rolling_update block; invalid amounts count as the default."""
-    values = values or {}
     period = values.get("unavailable_period_seconds")
     return RollingUpdate(
-        read_integer_or_percentage(values.get("max_unavailable"), QUARTER) or QUARTER,
-        read_integer_or_percentage(values.get("max_surge"), QUARTER) or QUARTER,
+        read_integer_or_percentage(values.get("max_unavailable"), QUARTER),
+        read_integer_or_percentage(values.get("max_surge"), QUARTER),
         DEFAULT_PERIOD if period is None else int(period),
     )
 
 
-def read_integer_or_percentage(value: Any, default: IntegerOrPercent | None = None) -> IntegerOrPercent | None:
+Default = TypeVar("Default", IntegerOrPercent, None)
+
+
+def read_integer_or_percentage(value: Any, default: Default) -> IntegerOrPercent | Default:
     """Return a number or percentage; the default for anything else (`check_integers_or_percentages` reports it)."""
     if value is None:
         return default
@@ -243,7 +243,7 @@ def check_integers_or_percentages(values: Values | None, names: Iterable[str], p
     """Return problems for the named arguments that are neither an integer nor a percentage."""
     problems = []
     for name in names:
-        value = (values or {}).get(name)
+        value = get_value_at_path(values, name)
         amount = parse_int_or_percent(str(value)) if value is not None else None
         if isinstance(amount, str):
             problems.append(build_error((*path, name), amount))
@@ -260,10 +260,18 @@ def parse_json(text: str | None) -> Any:
         return text
 
 
-def _read_text(values: Values, name: str) -> str:
-    value = values.get(name)
+def convert_text_map(values: Values) -> dict[str, str]:
+    """Return a map of texts; null counts as empty."""
+    return {str(key): _convert_to_text(value) for key, value in values.items()}
+
+
+def _convert_to_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _read_text(values: Values, name: str) -> str:
+    return _convert_to_text(values.get(name))
+
+
 def _read_texts(values: Values, name: str) -> tuple[str, ...]:
-    return tuple("" if v is None else str(v) for v in values.get(name) or ())
+    return tuple(map(_convert_to_text, values.get(name) or ()))

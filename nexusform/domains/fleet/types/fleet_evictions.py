@@ -55,7 +55,7 @@ _BUDGET_SPEC: Final = BlockSchema(
 
 def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
-    amounts = (read_integer_or_percentage(arguments.get(name)) for name in _BUDGET_AMOUNTS)
+    amounts = (read_integer_or_percentage(arguments.get(name), None) for name in _BUDGET_AMOUNTS)
     return FleetDisruptionBudget(str(attributes.get("name") or ""), PlacementDisruptionBudget(*amounts))
 
 

@@ -30,6 +30,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetPlacement,
     FleetUpdateStrategy,
     RunRecord,
+    format_object_key,
 )
 from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import ObservedEviction, ObservedRun, read_evictions, read_runs
@@ -54,7 +55,7 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
-from nexusform.json_data.plain_data import Path, get_mapping, get_text
+from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.dump_script import FLEET_KINDS
 from nexusform.schemas.block_schema import BlockSchema
@@ -165,8 +166,7 @@ def build_hub_attributes(
     for manifest in reader.manifests:
         manager = find_external_manager(manifest)
         if manager:
-            prefix = f"{manifest.namespace}/" if manifest.namespace else ""
-            managers[f"{manifest.kind} {prefix}{manifest.name}"] = manager
+            managers[manifest.title] = manager
     managers = dict(sorted(managers.items()))
     problems = [*reader.problems, *_find_export_warnings(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
@@ -239,7 +239,7 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
     if placement is None:
         return {}
     attributes = _build_placement(placement, read_evictions(manifests), {})
-    selected_objects = get_mapping(placement.manifest.body, "status").get("selectedResources") or ()
+    selected_objects = list_mappings(placement.manifest.body, "status", "selectedResources")
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
@@ -252,7 +252,7 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
 
 def build_status_attributes(placement: Manifest) -> dict[str, Any]:
     """Return the status of a placement as attributes."""
-    conditions = _read_conditions(get_mapping(placement.body, "status").get("conditions"))
+    conditions = _read_conditions(get_mapping(placement.body, "status"))
     sorted_conditions = sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
     return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}
 
@@ -277,9 +277,9 @@ _BINDING_FORM: Final = RecordForm(
     ObservedBinding,
     "state previous_state affinity_score topology_spread_score policy_snapshot=. resource_snapshot "
     "provenance=. deleting readiness failure overrides apply=.",
-    policy_snapshot=lambda shown: shown.policy_snapshot or 0,
+    policy_snapshot=lambda binding: binding.policy_snapshot or 0,
     provenance=lambda _: "observed",
-    apply=lambda shown: _encode_apply_strategy(shown.apply),
+    apply=lambda binding: _encode_apply_strategy(binding.apply),
 )
 
 
@@ -295,7 +295,7 @@ _EVICTION_FORM: Final = RecordForm(ObservedEviction, "name cluster_name=cluster 
 _RUN_FORM: Final = RecordForm(
     ObservedRun,
     "placement ended succeeded reason done approvals=approved overrides start_record=.",
-    start_record=lambda shown: json.dumps(_build_run_record(shown), ensure_ascii=False),
+    start_record=lambda run: json.dumps(_build_run_record(run), ensure_ascii=False),
 )
 
 
@@ -318,32 +318,37 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     """Return the stages of a run's strategy at its start."""
     if run.strategy is None:
         return None
-    kind = FLEET_STAGED_UPDATE_STRATEGY if run.namespace else FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
-    metadata = {"name": "strategy", **({"namespace": run.namespace} if run.namespace else {})}
+    resource_type, kind = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY, "ClusterStagedUpdateStrategy"
+    metadata = {"name": "strategy"}
+    if run.namespace:
+        resource_type, kind = FLEET_STAGED_UPDATE_STRATEGY, "StagedUpdateStrategy"
+        metadata["namespace"] = run.namespace
     body = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-        "kind": "StagedUpdateStrategy" if run.namespace else "ClusterStagedUpdateStrategy",
+        "kind": kind,
         "metadata": metadata,
         "spec": run.strategy,
     }
-    assert kind.build_fleet_object is not None
-    read_strategy = kind.build_fleet_object({**metadata, "manifest": json.dumps(body)})
+    assert resource_type.build_fleet_object is not None
+    read_strategy = resource_type.build_fleet_object({**metadata, "manifest": json.dumps(body)})
     return read_strategy.stages if isinstance(read_strategy, FleetUpdateStrategy) else None
+
+
+# Texts of an apply strategy in the API, and their names here.
+_APPLY_FIELDS: Final = {
+    "type": "type",
+    "comparisonOption": "comparison_option",
+    "whenToApply": "when_to_apply",
+    "whenToTakeOver": "when_to_take_over",
+}
 
 
 def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:
     if spec is None:
         return None
     force = get_mapping(spec, "serverSideApplyConfig").get("force")
-    default = ApplyStrategy()
-    return ApplyStrategy(
-        type=str(spec.get("type") or default.type),
-        comparison_option=str(spec.get("comparisonOption") or default.comparison_option),
-        when_to_apply=str(spec.get("whenToApply") or default.when_to_apply),
-        when_to_take_over=str(spec.get("whenToTakeOver") or default.when_to_take_over),
-        allow_co_ownership=spec.get("allowCoOwnership") is True,
-        force=force is True,
-    )
+    texts = {name: str(spec[key]) for key, name in _APPLY_FIELDS.items() if spec.get(key)}
+    return ApplyStrategy(**texts, allow_co_ownership=spec.get("allowCoOwnership") is True, force=force is True)
 
 
 def _encode_apply_strategy(spec: Mapping[str, Any] | None) -> str:
@@ -369,7 +374,7 @@ def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
         names = {"name": manifest.labels.get(_PARENT_LABEL) or manifest.name, "namespace": manifest.namespace}
         metadata = {name: value for name, value in names.items() if value}
         body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}
-        name = f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
+        name = format_object_key(manifest.namespace, manifest.name)
         by_name[name] = json.dumps({**body, "spec": spec.get("overrideSpec")}, ensure_ascii=False)
     return by_name
 
@@ -391,24 +396,21 @@ def _is_scheduling_pending(placement: ObservedPlacement) -> bool:
 def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:
     """Return the status of each cluster of a placement."""
     status = get_mapping(manifest.body, "status")
-    statuses = status.get("perClusterPlacementStatuses") or status.get("placementStatuses") or ()
+    statuses = list_mappings(status, "perClusterPlacementStatuses") or list_mappings(status, "placementStatuses")
     return [
         {
             "cluster_name": get_text(item, "clusterName"),
             "observed_resource_index": parse_integer(item.get("observedResourceIndex")),
-            "conditions": _read_conditions(item.get("conditions")),
+            "conditions": _read_conditions(item),
         }
         for item in statuses
-        if isinstance(item, Mapping)
     ]
 
 
-def _read_conditions(values: Any) -> list[dict[str, Any]]:
+def _read_conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions of a placement or of one of its clusters."""
     names = ("type", "status", "reason", "message")
-    items = values if isinstance(values, list) else ()
-    return [
-        {name: get_text(condition, name) for name in names} for condition in items if isinstance(condition, Mapping)
-    ]
+    return [{name: get_text(item, name) for name in names} for item in list_mappings(status, "conditions")]
 
 
 def _find_export_warnings(

@@ -9,7 +9,12 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_member, parse_resource_usage
-from nexusform.domains.fleet.types.fleet_arguments import build_problems, read_taints, remove_unknown_part_problems
+from nexusform.domains.fleet.types.fleet_arguments import (
+    build_problems,
+    convert_text_map,
+    read_taints,
+    remove_unknown_part_problems,
+)
 from nexusform.domains.fleet.types.fleet_kinds import CONFLICT, Values, remove_unknown_values
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER,
@@ -20,7 +25,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, MapType, SetType
@@ -104,16 +109,16 @@ def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     """Return the configured member."""
     name = str(attributes.get("name") or "")
     azure = {label: attributes.get(argument) for argument, label in _AZURE.items()}
-    labels = _convert_text_map(attributes.get("labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
+    labels = convert_text_map(get_mapping(attributes, "labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
     cost = get_mapping(attributes, "cost")
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
-    properties = _convert_text_map(attributes.get("properties")) | _remove_nulls(costs)
+    properties = convert_text_map(get_mapping(attributes, "properties")) | _remove_nulls(costs)
     namespaces = attributes.get("namespaces")
     usage, _ = parse_resource_usage(*_read_usage_texts(attributes))
     return FleetMember(
         name,
         labels,
-        read_taints(attributes.get("taint")),
+        read_taints(get_list(attributes, "taint")),
         Health(attributes.get("health") or Health.HEALTHY),
         None if namespaces is None else frozenset(namespaces),
         attributes.get("kubernetes_cluster_id") or "",
@@ -121,11 +126,6 @@ def build_member(attributes: Mapping[str, Any]) -> FleetMember:
         usage,
         attributes.get("apply_fails") is True,
     )
-
-
-def _convert_text_map(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return a map of texts; null counts as empty."""
-    return {key: "" if value is None else str(value) for key, value in (values or {}).items()}
 
 
 def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _read_usage_texts(attributes: Values) -> tuple[dict[str, str], dict[str, str
     usage = get_mapping(attributes, "resources")
 
     def read_texts(name: str) -> dict[str, str]:
-        return {k: str(v) for k, v in get_mapping(usage, name).items() if v is not None}
+        return convert_text_map(_remove_nulls(get_mapping(usage, name)))
 
     return read_texts("total"), read_texts("allocatable"), read_texts("available")
 

@@ -18,7 +18,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.json_data.plain_data import Path, get_mapping, get_text
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text
 from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 MAX_RULES: Final = 20
@@ -87,8 +87,8 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
             name=str(attributes.get("name") or ""),
             namespace=str(attributes.get("namespace") or "") if is_namespaced else "",
             placement=_build_placement_key(attributes, get_mapping(arguments, "placement")),
-            selectors=read_resource_selectors(arguments.get(selector)),
-            rules=tuple(_read_override_rules(get_mapping(arguments, "policy").get("override_rule"))),
+            selectors=read_resource_selectors(get_list(arguments, selector)),
+            rules=tuple(_read_override_rules(get_list(arguments, "policy", "override_rule"))),
         )
 
     def find_problems(_override: FleetObject, arguments: Values) -> Iterator[Problem]:
@@ -106,26 +106,26 @@ def _build_placement_key(attributes: Values, placement: Values) -> str:
     return name
 
 
-def _read_override_rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
-    for block in blocks or ():
+def _read_override_rules(blocks: Iterable[Values]) -> Iterator[OverrideRule]:
+    for block in blocks:
         cluster_selector = block.get("cluster_selector")
         clusters = None
         if cluster_selector is not None:
-            terms = cluster_selector.get("cluster_selector_term") or ()
+            terms = get_list(cluster_selector, "cluster_selector_term")
             clusters = tuple(read_label_selector(term.get("label_selector")) for term in terms)
         patches = tuple(
             JsonPatch(str(p.get("op") or ""), str(p.get("path") or ""), parse_json(p.get("value")))
-            for p in block.get("json_patch_override") or ()
+            for p in get_list(block, "json_patch_override")
         )
         yield OverrideRule(clusters, patches, delete=block.get("override_type") == "Delete")
 
 
 def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
     """Yield the problems of an override; `selector` is the name of its selector blocks."""
-    if not arguments.get(selector):
+    selectors = read_resource_selectors(get_list(arguments, selector))
+    if not selectors:
         yield build_error((selector,), f"an override needs at least one {selector} block")
     # The webhook's errors about the objects of an override.
-    selectors = read_resource_selectors(arguments.get(selector))
     for i, item in enumerate(selectors):
         if item.labels is not None:
             yield build_error((selector, i), f"label selector is not supported for resource selection {item.title}")
@@ -133,7 +133,7 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
             yield build_error((selector, i), f"resource name is required for resource selection {item.title}")
         elif item in selectors[:i]:
             yield build_error((selector, i), f"resource selector {item.title} already exists, and must be unique")
-    rules = get_mapping(arguments, "policy").get("override_rule") or ()
+    rules = get_list(arguments, "policy", "override_rule")
     if not rules:
         yield build_error(("policy",), "an override needs a policy with at least one override_rule")
     if len(rules) > MAX_RULES:
@@ -144,7 +144,7 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
 
 def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
     """Yield the problems of one rule: patches or deletion, and its clusters."""
-    patches = block.get("json_patch_override") or ()
+    patches = get_list(block, "json_patch_override")
     deletes = block.get("override_type") == "Delete"
     if deletes and patches:
         message = "JSONPatchOverrides cannot be set when the override type is Delete"
@@ -156,8 +156,7 @@ def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
         yield build_error(limit_path, f"at most {MAX_RULES} changes in a rule, got {len(patches)}")
     for k, patch in enumerate(patches):
         yield from _check_patch(patch, (*path, "json_patch_override", k))
-    cluster_selector = get_mapping(block, "cluster_selector")
-    for k, term in enumerate(cluster_selector.get("cluster_selector_term") or ()):
+    for k, term in enumerate(get_list(block, "cluster_selector", "cluster_selector_term")):
         yield from _check_cluster_term(term, (*path, "cluster_selector", "cluster_selector_term", k))
 
 

@@ -31,7 +31,7 @@ from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLA
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import Path, get_mapping
+from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.schemas.block_schema import BlockSchema
 
 _PREFERRED: Final = "preferred_during_scheduling_ignored_during_execution"
@@ -130,8 +130,7 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
     """Yield errors for kinds of the wrong scope. Custom resources pass because their scope is unknown."""
     selects_namespaces = any(
-        selector.scope == WITH_SELECTED and (selector.group, selector.kind) == ("", "Namespace")
-        for selector in placement.selectors
+        selector.scope == WITH_SELECTED and selector.is_namespace for selector in placement.selectors
     )
     if selects_namespaces and not is_namespaced:
         return
@@ -150,9 +149,9 @@ def _check_integer_fields(arguments: Values) -> Iterator[Problem]:
     fields: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
     affinity = get_mapping(policy, "affinity", "cluster_affinity")
     terms_path: Path = ("policy", "affinity", "cluster_affinity", _PREFERRED)
-    for i, term in enumerate(affinity.get(_PREFERRED) or ()):
+    for i, term in enumerate(get_list(affinity, _PREFERRED)):
         fields.append(((*terms_path, i, "weight"), term.get("weight")))
-    for i, constraint in enumerate(policy.get("topology_spread_constraint") or ()):
+    for i, constraint in enumerate(get_list(policy, "topology_spread_constraint")):
         fields.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
     for path, value in fields:
         if isinstance(value, float | Fraction):

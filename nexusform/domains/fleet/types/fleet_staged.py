@@ -15,6 +15,7 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetUpdateRun,
     FleetUpdateStrategy,
 )
+from nexusform.domains.fleet.importers.hub_records import parse_index
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_update_stages
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.types.fleet_arguments import (
@@ -32,6 +33,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import get_list
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
@@ -64,13 +66,12 @@ def _build_run_spec(strategy: str) -> BlockSchema:
 
 
 def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
-    index = str(arguments.get("resource_snapshot_index") or "")
     approvals = attributes.get("approvals") or ()
     return FleetUpdateRun(
         name=str(attributes.get("name") or ""),
         placement=str(arguments.get("placement_name") or ""),
         strategy=str(arguments.get("staged_rollout_strategy_name") or ""),
-        resource_index=int(index) if index.isdecimal() and len(index) < 10 else None,
+        resource_index=parse_index(arguments.get("resource_snapshot_index")),
         state=RunState(arguments.get("state") or RunState.INITIALIZE),
         approvals=frozenset(name for name in approvals if isinstance(name, str)),
         namespace=str(attributes.get("namespace") or ""),
@@ -79,7 +80,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 
 def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
     index = arguments.get("resource_snapshot_index")
-    if index and not (str(index).isdecimal() and len(str(index)) < 10):
+    if index and parse_index(index) is None:
         message = f'"{index}" is not the number of a resource snapshot'
         yield build_error(("resource_snapshot_index",), message)
 
@@ -188,20 +189,19 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
             name=str(block.get("name") or ""),
             label_selector=read_label_selector(block.get("label_selector")),
             sorting_label_key=block.get("sorting_label_key"),
-            max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntegerOrPercent(1))
-            or IntegerOrPercent(1),
-            before=_read_stage_tasks(block.get("before_stage_task")),
-            after=_read_stage_tasks(block.get("after_stage_task")),
+            max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntegerOrPercent(1)),
+            before=_read_stage_tasks(get_list(block, "before_stage_task")),
+            after=_read_stage_tasks(get_list(block, "after_stage_task")),
         )
-        for block in arguments.get("stage") or ()
+        for block in get_list(arguments, "stage")
     )
     namespace = str(attributes.get("namespace") or "")
     return FleetUpdateStrategy(str(attributes.get("name") or ""), stages, namespace)
 
 
-def _read_stage_tasks(blocks: Iterable[Values] | None) -> tuple[UpdateStageTask, ...]:
+def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
     tasks = []
-    for block in blocks or ():
+    for block in blocks:
         # An invalid duration gives a message instead of a number; the check of the strategy reports it.
         seconds = parse_duration(block["wait_time"]) if block.get("wait_time") is not None else None
         tasks.append(UpdateStageTask(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
@@ -212,11 +212,11 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     """Yield the problems of a strategy's stages."""
     assert isinstance(strategy, FleetUpdateStrategy)
     errors: list[Problem] = []
-    for i, block in enumerate(arguments.get("stage") or ()):
+    for i, block in enumerate(get_list(arguments, "stage")):
         path = ("stage", i)
         errors += check_integers_or_percentages(block, ("max_concurrency",), path)
         for kind in ("before_stage_task", "after_stage_task"):
-            for k, task in enumerate(block.get(kind) or ()):
+            for k, task in enumerate(get_list(block, kind)):
                 wait_time = task.get("wait_time")
                 seconds = parse_duration(wait_time) if wait_time is not None else None
                 if isinstance(seconds, str):

@@ -17,6 +17,7 @@ from nexusform.domains.fleet.importers.fleet_members import (
     find_newest_heartbeat,
     read_member_cluster,
 )
+from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
@@ -31,7 +32,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     parse_manifests,
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_list
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, ListType, MapType, ObjectType, SetType
@@ -171,7 +172,7 @@ class ManifestReader:
 def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
     """Yield the errors of the API and the webhook about a member's name and taints."""
     names = [finding.prepend_path("metadata") for finding in check_name(member.name)]
-    for finding in (*names, *check_taints(read_taints(member.values.get("taint")))):
+    for finding in (*names, *check_taints(read_taints(get_list(member.values, "taint")))):
         if not member.is_part_reported(finding.path):
             yield Problem((), INVALID, format_sentence(finding.detail), file=file, line=member.find_line(finding.path))
 
@@ -225,21 +226,21 @@ def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Ma
     for manifest in reader.manifests:
         key = manifest.identity
         first = first_by_key.setdefault(key, manifest)
-        if first is not manifest and reader.is_observed:
-            continue
         if first is not manifest:
-            text = f"{manifest.title} is already defined in {first.file}:{first.line}."
-            duplicate = build_problem(manifest.file, manifest.position, "duplicate-kubernetes-object", text)
-            reader.report_findings([duplicate], argument)
+            if not reader.is_observed:
+                text = f"{manifest.title} is already defined in {first.file}:{first.line}."
+                duplicate = build_problem(manifest.file, manifest.position, "duplicate-kubernetes-object", text)
+                reader.report_findings([duplicate], argument)
             continue
         if is_fleet_group(manifest.group) and manifest.kind == MEMBER:
             members[manifest.name] = manifest
             continue
         attribute = ATTRIBUTES.get(manifest.kind) if is_fleet_group(manifest.group) else None
-        prefix = f"{manifest.namespace}/" if manifest.namespace else ""
-        name = f"{prefix}{manifest.name}"
         body = json.dumps(manifest.body, ensure_ascii=False, indent=2)
-        texts[attribute or "hub_objects"][name if attribute else f"{manifest.kind} {name}"] = body
+        if attribute is None:
+            texts["hub_objects"][manifest.title] = body
+        else:
+            texts[attribute][format_object_key(manifest.namespace, manifest.name)] = body
     observed_at = attributes.get("observed_at")
     observation_time = (
         parse_time(observed_at)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.placement_report import (
     POD_FORM,
@@ -27,6 +27,7 @@ from nexusform.domains.fleet.workflow.placement_reasons import (
 )
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
@@ -58,29 +59,32 @@ def explain_placements(
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
             return None
         suggestion = suggest_name(name, sorted(member_names))
-        unknown_nodes = describe_unknown_nodes(result, pattern)
+        unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
         text = f'The fleet has no member cluster "{name}".{suggestion}' + (f" {unknown_nodes}" if unknown_nodes else "")
         return [], [build_error("no-such-object", text)]
-    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-    return _build_reasons(result, placements, member_list, [name]), errors
+    return _build_reasons(result, placements, member_list, [name]), _list_errors(result)
 
 
 def explain_member(
     result: PlanResult, pattern: AddressPattern
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
-    attributes = [c.after for c in result.plan.changes if pattern.is_match(c.address)]
-    names = [str(values["name"]) for values in attributes if values is not None and values.get("name")]
+    all_names = [get_value_at_path(c.after, "name") for c in result.plan.changes if pattern.is_match(c.address)]
+    names = [str(name) for name in all_names if name]
     fleet = find_planned_fleet(result)
     if fleet is None or not names:
         return None
-    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    errors = _list_errors(result)
     placements = fleet.outcome.placements.values()
     if not placements and not errors:
         text = f"No placement selects {', '.join(names)}: the configuration has none."
         errors.append(build_error("nothing-to-explain", text))
     member_list = fleet.outcome.member_list
     return _build_reasons(result, placements, member_list, names), errors
+
+
+def _list_errors(result: PlanResult) -> list[Diagnostic]:
+    return [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
 
 
 def _build_reasons(
@@ -112,7 +116,7 @@ def explain_pods(
     """Explain the pods of this name at an address ("": the only one); None without pods. A prefix selects one
     cluster or workload, as in plans (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
-    errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    errors = _list_errors(result)
     pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
     rows = [row for row in pod_rows if row.target]
     rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}
@@ -131,7 +135,7 @@ def explain_pods(
         text = f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}'
         return (), [*errors, build_error("no-such-object", text)]
     addresses = list(dict.fromkeys(str(row.address) for row in rows))
-    unknown_nodes = describe_unknown_nodes(result, pattern)
+    unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
@@ -148,22 +152,20 @@ def explain_pods(
     return tuple(selected), errors
 
 
-def describe_unknown_nodes(result: PlanResult, pattern: AddressPattern) -> str:
+def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
     """Return a sentence about picked members without predicted pods; "" without any."""
-    fleet = find_planned_fleet(result)
-    members = dict(fleet.pods.members) if fleet is not None else {}
+    members = dict(fleet.pods.members)
     for change in result.plan.changes:
-        after = change.after or {}
-        if change.address.type == "fleet_member_cluster" and after.get("kubernetes_cluster_id"):
-            members[str(after.get("name"))] = str(after["kubernetes_cluster_id"])
-    known_clusters = fleet.pods.clusters if fleet is not None else {}
+        cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
+        if change.address.type == "fleet_member_cluster" and cluster_id:
+            members[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
     names = [
         row.object
         for row in result.plan.placements
         if row.kind == BINDING
         and row.action is not PlacementAction.REMOVE
         and pattern.is_match(row.address)
-        and members.get(row.object, "") not in known_clusters
+        and members.get(row.object, "") not in fleet.pods.clusters
     ]
     if not names:
         return ""

@@ -8,10 +8,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.binding_rows import explain_kept_bindings
+from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling import placement_explanation as fleet_explanation
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
+from nexusform.domains.fleet.scheduling.bindings import Binding, index_by_cluster, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, SchedulingDrift
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -58,9 +59,8 @@ def build_placement_reason(
     is_sensitive: bool,
 ) -> PlacementReason:
     """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
-    scheduled_bindings = [binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED]
-    bindings = {binding.cluster: binding for binding in scheduled_bindings}
-    private = placement.spec.instance.prior.private if placement.spec.instance.prior is not None else None
+    bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
+    private = read_prior_note(placement.spec.instance)
     notes = {name: find_placement_origin(private, name) for name in bindings}
     reason = PlacementReason(
         placement.spec.instance.address,
