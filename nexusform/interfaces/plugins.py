@@ -335,6 +335,21 @@ class ChangeRequest(Struct, frozen=True):
     is_sensitive: bool = False
     write_only: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def planned_attributes(self) -> Mapping[str, Any]:
+        """Planned attributes, {} on delete."""
+        return self.planned or {}
+
+    @property
+    def prior_attributes(self) -> Mapping[str, Any]:
+        """Prior attributes, {} on create."""
+        return self.prior or {}
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Planned attributes; on delete the prior ones."""
+        return self.planned or self.prior_attributes
+
 
 class ChangeResult(Struct, frozen=True):
     """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a predicted value

@@ -7,7 +7,7 @@ Value of a schema's type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -367,10 +367,10 @@ def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
     return value if isinstance(value, _MAPPINGS) else {}
 
 
-def get_list(data: Any, *path: PathStep) -> list[Any]:
-    """Return the items of the list at a path."""
+def get_list(data: Any, *path: PathStep) -> Sequence[Any]:
+    """Return the items of the list, or tuple, at a path."""
     value = get_part(data, path)
-    return value if isinstance(value, list) else []
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:

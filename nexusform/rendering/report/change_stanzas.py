@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -164,10 +164,10 @@ def _format_status_count(before: _Side, after: _Side) -> dict[str, str]:
     return {_STATUSES: f"({format_count(len(statuses), 'cluster')})"} if statuses else {}
 
 
-def _get_changed_list(before: _Side, after: _Side, name: str) -> list[Any]:
+def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
     """Return the items of an attribute after a change; none if it is unchanged or no list."""
     items = get_list(after, name)
-    return [] if items == get_value_at_path(before, name) else items
+    return () if items == get_value_at_path(before, name) else items
 
 
 def _format_machines(before: _Side, after: _Side) -> dict[str, str]:

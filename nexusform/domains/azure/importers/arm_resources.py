@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_validation import FieldKind
@@ -25,9 +25,14 @@ def normalize_id(arm_id: str) -> str:
     return arm_id.strip().rstrip("/").lower()
 
 
-def extract_name(arm_id: str) -> str:
-    """Return the last segment of an ARM id."""
-    return arm_id.strip().rstrip("/").rpartition("/")[2]
+def extract_name(arm_id: str | None) -> str:
+    """Return the last segment of an ARM id, "" without one."""
+    return (arm_id or "").strip().rstrip("/").rpartition("/")[2]
+
+
+def extract_parent_id(arm_id: str) -> str:
+    """Return the ARM id without its last type and name, "" without a parent."""
+    return arm_id.strip().rstrip("/").rpartition("/")[0].rpartition("/")[0]
 
 
 class ArmItem:
@@ -64,37 +69,49 @@ class ArmItem:
             return self._properties[key]
         return self._fields.get(key)
 
-    def read_text(self, key: str) -> str | None:
-        """Return a string field, None if absent or empty."""
+    @overload
+    def read_text(self, key: str) -> str | None: ...
+
+    @overload
+    def read_text(self, key: str, default: str) -> str: ...
+
+    def read_text(self, key: str, default: str | None = None) -> str | None:
+        """Return a string field; the default if it is absent or empty."""
         value = self.read_value(key)
         if value is None or _is_valid_unicode_string(value):
-            return value or None
+            return value or default
         self._report_wrong_type(key, "a string", value)
-        return None
+        return default
 
     def read_required_text(self, key: str) -> str | None:
         """Return a string field; add a finding if it is absent."""
         value = self.read_text(key)
-        if value is None and (self.read_value(key) is None or self.read_value(key) == ""):
+        if self.read_value(key) in (None, ""):
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
-    def read_number(self, key: str) -> int | None:
-        """Return a whole number from 0 to MAX_NUMBER, None if absent."""
+    @overload
+    def read_number(self, key: str) -> int | None: ...
+
+    @overload
+    def read_number(self, key: str, default: int) -> int: ...
+
+    def read_number(self, key: str, default: int | None = None) -> int | None:
+        """Return a whole number from 0 to MAX_NUMBER; the default if it is absent."""
         value = self.read_value(key)
         if value is None:
-            return None
+            return default
         if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_NUMBER:
             value = int(value)
         if not FieldKind.WHOLE.is_valid(value) or not 0 <= value <= MAX_NUMBER:
             self._report_wrong_type(key, "a whole number, 0 or more", value)
-            return None
+            return default
         return int(value)
 
     def read_required_number(self, key: str) -> int | None:
         """Return a whole number; add a finding if it is absent."""
         value = self.read_number(key)
-        if value is None and self.read_value(key) is None:
+        if self.read_value(key) is None:
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
@@ -110,6 +127,11 @@ class ArmItem:
         """Return an object field as an item, None if absent."""
         value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
         return None if value is None else ArmItem(self.file, self.build_path(key), value, self._findings)
+
+    def read_object_or_empty(self, key: str) -> ArmItem:
+        """Return an object field as an item, without fields if it is absent."""
+        value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
+        return ArmItem(self.file, self.build_path(key), value or {}, self._findings)
 
     def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""

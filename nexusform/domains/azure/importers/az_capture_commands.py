@@ -121,7 +121,7 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
 
 
 def is_export_file(name: str) -> bool:
-    """Find the kind of a file by its name (also `agent_pools.core.json`); ANY for other names, None if not read."""
+    """Return True if the name of a file is one of an export (also `agent_pools.core.json`)."""
     return _find_resource_kind_of_file(name) not in (None, ANY)
 
 
@@ -290,7 +290,7 @@ def build_pool_command(cluster: AzCluster) -> str:
 
 def _has_nodes_without_creation_time(cluster: AzCluster) -> bool:
     """Return True if a pool has several nodes without a creation time."""
-    untimed = [node.pool for node in cluster.nodes if node.created_at is None]
+    untimed = [node.pool for node in cluster.nodes if not node.created_at]
     return len(untimed) > len(set(untimed))
 
 

@@ -17,6 +17,7 @@ from nexusform.domains.azure.importers.arm_resources import (
     INCOMPLETE,
     ArmItem,
     extract_name,
+    extract_parent_id,
     is_resource_list,
     normalize_id,
     read_arm_resources,
@@ -124,8 +125,8 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     if "kubernetes_clusters" not in listed_kinds:
         return ()
     clusters = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
-    pool_ids = ((pool.read_text("id") or "").strip().rstrip("/") for pool in by_kind["agent_pools"])
-    owners = {extract_name(pool_id.rpartition("/")[0].rpartition("/")[0]) for pool_id in pool_ids}
+    pool_ids = (pool.read_text("id", "") for pool in by_kind["agent_pools"])
+    owners = {extract_name(extract_parent_id(pool_id)) for pool_id in pool_ids}
     return tuple(sorted(name for name in owners if name and name.lower() not in clusters))
 
 
@@ -167,11 +168,12 @@ class _ResourceSorter:
             if item_kind is None and (_has_type(item) or kind == ANY):
                 is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
                 type_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
-                unread.setdefault(item.read_text("type") or "" if _has_type(item) else type_name, item)
+                unread.setdefault(item.read_text("type", "") if _has_type(item) else type_name, item)
                 continue
-            added_kinds.add(item_kind or kind)
-            if not self._is_repeated(item, item_kind or kind):
-                self._by_kind[item_kind or kind].append(item)
+            item_kind = item_kind or kind
+            added_kinds.add(item_kind)
+            if not self._is_repeated(item, item_kind):
+                self._by_kind[item_kind].append(item)
         _report_unsupported_resource_types(unread)
         return added_kinds
 

@@ -134,7 +134,7 @@ class _SiteImport:
         for cluster in self.site.clusters:
             imported_cluster = self._build_cluster(cluster)
             if imported_cluster is not None:
-                clusters.append(((cluster.created_at or "", cluster.name), imported_cluster))
+                clusters.append(((cluster.created_at, cluster.name), imported_cluster))
         workloads = [*clusters, *self._build_virtual_machines()]
         workloads.sort(key=lambda pair: pair[0])
         strategy = self.site.update_strategy
@@ -291,31 +291,35 @@ class _SiteImport:
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
         """Build the record of one node, with or without a machine."""
-        placement = node.placement if node is not None else None
-        own_sku = node.vm_sku_name if node is not None and node.vm_sku_name in self.skus else sku_name
-        if node is not None:
-            self.counts["unplaced" if placement is None else "adopted"] += 1
-        if node is not None and placement is not None:
-            # Record the capacity of a node beyond its VM SKU as occupied.
-            sku = self.skus[own_sku or sku_name]
-            excess = AzVmSize(
-                max(node.shape.cpu_cores - sku.host_vcpus, 0),
-                max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
-                max(node.shape.disk_gib - sku.disk_gib, 0),
-                sku.numa_cells,
-            )
-            if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
-                self._add_occupied_machine_capacity(f"{node.name} beyond {sku.name}", placement.machine, excess)
-        return {
+        record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
             "number": number,
-            "vm_sku_name": own_sku,
-            **self._build_location_attributes(placement),
+            "vm_sku_name": sku_name,
+            **self._build_location_attributes(None),
             "numa_cells": None,
-            "platform_name": node.name if node is not None else None,
+            "platform_name": None,
             "provenance": OBSERVED,
         }
+        if node is None:
+            return record
+        sku = self.skus.get(node.vm_sku_name or sku_name, self.skus[sku_name])
+        self.counts["unplaced" if node.placement is None else "adopted"] += 1
+        if node.placement is not None:
+            self._add_capacity_beyond_sku(node, node.placement.machine, sku)
+        location = self._build_location_attributes(node.placement)
+        return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
+
+    def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
+        """Record the capacity of a node beyond its VM SKU as occupied."""
+        excess = AzVmSize(
+            max(node.shape.cpu_cores - sku.host_vcpus, 0),
+            max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
+            max(node.shape.disk_gib - sku.disk_gib, 0),
+            sku.numa_cells,
+        )
+        if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
+            self._add_occupied_machine_capacity(f"{node.name} beyond {sku.name}", machine, excess)
 
     def _build_location_attributes(self, placement: AzVmLocation | None) -> dict[str, Any]:
         if placement is None:
@@ -336,28 +340,26 @@ class _SiteImport:
         vms = {vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines}
         hint_targets = {**vms, **machines, **racks}
         for vm in self.site.virtual_machines:
-            yield (vm.created_at or "", vm.name), self._build_virtual_machine(vm, hint_targets)
+            yield (vm.created_at, vm.name), self._build_virtual_machine(vm, hint_targets)
 
     def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
         """Build a VM with its placement hints to targets in the site."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
-        names = [extract_name(hint.resource_id) for hint in vm.hints]
-        targets = [hint_targets.get(name) for name in names]
-        hints = [
-            {
-                "hint_type": hint.hint_type,
-                "resource_id": target[1],
-                "scheduling_execution": hint.scheduling_execution,
-                "scope": hint.scope,
-            }
-            for hint, target in zip(vm.hints, targets, strict=True)
-            if target is not None
-        ]
-        if len(hints) < len(vm.hints):
-            missing_target = next(name for name in names if name not in hint_targets)
+        references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
+        hints: list[dict[str, Any]] = []
+        missing_targets: list[str] = []
+        for hint in vm.hints:
+            target = hint_targets.get(extract_name(hint.resource_id))
+            if target is None:
+                missing_targets.append(extract_name(hint.resource_id))
+                continue
+            references["placement_hint", len(hints), "resource_id"] = target
+            values = {"scheduling_execution": hint.scheduling_execution, "scope": hint.scope}
+            hints.append({"hint_type": hint.hint_type, "resource_id": target[1], **values})
+        if missing_targets:
             detail = (
-                f'the VM "{vm.name}" has a placement hint on "{missing_target}", which is not on '
+                f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not on '
                 "this site of the export: the hint is ignored."
             )
             self._warn("hint-not-imported", detail)
@@ -374,9 +376,6 @@ class _SiteImport:
             "cells": None,
             "provenance": OBSERVED,
         }
-        references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
-        for number, target in enumerate(target for target in targets if target is not None):
-            references["placement_hint", number, "resource_id"] = target
         return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references)
 
     # --- occupied capacity ---
@@ -430,11 +429,11 @@ POOL: Final = "nexus_agent_pool"
 def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
     """Split these agent pools (`<cluster id>/<pool>`) from their cluster into separate objects after it."""
     for item in objects:
-        pools = item.attributes.get("agent_pool") if item.type == CLUSTER else None
-        separate_pools = [name for name in pools or {} if f"{item.id}/{name}" in pool_ids]
+        pools = get_mapping(item.attributes, "agent_pool")  # of a cluster
+        separate_pools = [name for name in pools if f"{item.id}/{name}" in pool_ids]
         yield remove_pools(item, separate_pools) if separate_pools else item
         for name in separate_pools:
-            pool = build_pool_object(item.id, name, item.attributes["agent_pool"][name])
+            pool = build_pool_object(item.id, name, pools[name])
             nodes = {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name}
             references = dict(pool.references)
             sku = item.references.get(("agent_pool", name, "vm_sku_name"))

@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.times import format_time, parse_time
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, find_newest_change_time, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    ArmItem,
+    extract_name,
+    extract_parent_id,
+    find_newest_change_time,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_capture_commands import find_missing_base_kinds, find_uncaptured_kind_warnings
 from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange, apply_changes
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
@@ -140,11 +146,9 @@ def _build_inventory(
 ) -> AzInventory:
     """Build the inventory of one site from its resources."""
     catalogue = CATALOGUES[NEWEST]
-    unreadable = (
-        items.unreadable_kinds
-        | items.incomplete_kinds
-        | (_BASE_KINDS if ANY in items.unreadable_kinds else frozenset())
-    )
+    unreadable = items.unreadable_kinds | items.incomplete_kinds
+    if ANY in items.unreadable_kinds:
+        unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
         racks, machine_sku_by_id or {}, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
@@ -194,8 +198,10 @@ def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
     strategy = {field_name: strategies[0].get(azure_name) for field_name, azure_name in _STRATEGY_FIELDS.items()}
-    kinds = (("type", str), ("threshold_type", str), ("max_unavailable", int), ("threshold_value", int))
-    if any(strategy[name] is not None and not isinstance(strategy[name], kind) for name, kind in kinds):
+    texts, numbers = ("type", "threshold_type"), ("max_unavailable", "threshold_value")
+    if not all(isinstance(strategy[name], str | None) for name in texts):
+        return None
+    if not all(isinstance(strategy[name], int | None) for name in numbers):
         return None
     return {**strategy, "type": strategy["type"] or "Rack"}
 
@@ -261,8 +267,8 @@ def resolve_vm_placements(
     loads: dict[str, AzVmSize] = {}
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines.values())
-    sizes = [hardware for hardware in known if hardware is not None]
+    known_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
+    sizes = [hardware for hardware in known_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
     largest = max(sizes, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
@@ -282,7 +288,7 @@ def resolve_vm_placements(
                 )
             placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
             continue
-        hardware = machine_skus.get(machine.machine_sku or "", machine.hardware)
+        hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:
             _add_vm_to_machine_load(loads, listed_vm, shape, machine.name, hardware)
@@ -356,17 +362,17 @@ _MAX_FAILURES: Final = 4
 def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
     """Find the failed objects of a kind, with the platform's reason if reported."""
     for item in items:
-        state, status = item.read_text("provisioningState") or "", item.read_text("detailedStatus") or ""
-        if state.lower() not in _BROKEN and status.lower() not in _ERROR:
+        state, status = item.read_text("provisioningState", ""), item.read_text("detailedStatus", "")
+        has_failed = state.lower() in _BROKEN
+        if not has_failed and status.lower() not in _ERROR:
             continue
-        message = item.read_text("detailedStatusMessage") or ""
-        name = item.read_text("name") or extract_name(item.read_text("id") or "")
+        message = item.read_text("detailedStatusMessage", "")
+        name = item.read_text("name") or extract_name(item.read_text("id", ""))
         if kind == "agent_pools":
-            owner = (item.read_text("id") or "").rpartition("/")[0].rpartition("/")[0]
-            name = f"{extract_name(owner)}/{name}"
+            name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
         text = " ".join(message.split()).rstrip(".")
         reason = ": ".join(part for part in (status, text) if part)
-        yield AzFailure(kind, name, state if state.lower() in _BROKEN else status, reason)
+        yield AzFailure(kind, name, state if has_failed else status, reason)
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:

@@ -40,27 +40,23 @@ RackSku: TypeAlias = Mapping[int, tuple[str | None, str]]
 
 def find_machine_sku(sku_id: str | None) -> str | None:
     """Find the catalogue's machine SKU for a SKU id, None if its name is not known."""
-    name = extract_name(sku_id or "").lower()
+    name = extract_name(sku_id).lower()
     return next((sku for part, sku in SKU_HARDWARE if part in name), None)
 
 
 def find_role_in_sku(sku_id: str | None) -> str | None:
     """Find the role in the prefix of a machine's SKU id, None if absent."""
-    name = extract_name(sku_id or "").lower()
+    name = extract_name(sku_id).lower()
     return next((role for start, role in _ROLE_OF_SKU if name.startswith(start)), None)
 
 
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
     """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one cell, else None."""
-    match = _SIZE_IN_SKU.search(extract_name(sku_id or "").lower())
+    match = _SIZE_IN_SKU.search(extract_name(sku_id).lower())
     if match is None:
         return None
     return MachineSku(
-        name=extract_name(sku_id or ""),
-        cells=1,
-        cpus_per_cell=int(match[1]),
-        memory_gib_per_cell=int(match[2]),
-        disk_gib=0,
+        name=extract_name(sku_id), cells=1, cpus_per_cell=int(match[1]), memory_gib_per_cell=int(match[2]), disk_gib=0
     )
 
 
@@ -190,14 +186,14 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
     hardware = parse_sku_size(sku_id) if sku is None else None
     if sku is None and hardware is None:
         sku = server_sku or rack.machine_sku
-    if sku is None and hardware is None:
-        _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
+        if sku is None:
+            _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
     if item.read_value("machineRoles") is None:
         facts["roles"] = [find_role_in_sku(sku_id) or slot_role or COMPUTE]
     return AzMachine(
         name=name,
-        id=item.read_text("id") or name,
+        id=item.read_text("id", name),
         rack=rack.name,
         slot=slot,
         machine_sku=sku,
@@ -205,7 +201,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
         machine_name=item.read_text("machineName"),
         facts=facts,
         hardware=hardware,
-        status_message=" ".join((item.read_text("detailedStatusMessage") or "").split()) or None,
+        status_message=" ".join(item.read_text("detailedStatusMessage", "").split()) or None,
     )
 
 
@@ -232,7 +228,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 
 def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
     """Find hardware and role of the server in a slot, from the list of rack SKUs."""
-    sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id or "")))
+    sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)))
     return sku.get(slot, (None, None)) if sku is not None else (None, None)
 
 
@@ -262,7 +258,7 @@ def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRa
         "machineSkuId" if sku_id else "name",
         "unknown-hardware",
         f'the hardware of the machine "{name}" is unknown: neither its SKU nor the rack SKU '
-        f'"{extract_name(rack.rack_sku_id or "")}" identifies it. Set it, for example with '
+        f'"{extract_name(rack.rack_sku_id)}" identifies it. Set it, for example with '
         f"{remedy}.{hint}",
         Severity.WARNING,
     )
@@ -293,7 +289,7 @@ def read_planned_site(
         for number, definition in enumerate(definitions, 0 if single is not None else 1):
             network_rack = definition.read_text("networkRackId")
             name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
-            name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
+            name = name or f"{cluster.read_text('name', 'cluster')}-rack{number}"
             rack = _build_rack(definition, name, name)
             racks[normalize_id(rack.id)] = rack
             for server in definition.read_objects("bareMetalMachineConfigurationData"):
@@ -319,7 +315,7 @@ def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOpt
     if slot is None:
         return None
     sku, role = _find_server(rack, slot, options.rack_skus)
-    name = server.read_text("machineName") or f"{rack.name}-slot{slot:02d}"
+    name = server.read_text("machineName", f"{rack.name}-slot{slot:02d}")
     return AzMachine(
         name=name,
         id=f"{rack.id}/{name}",

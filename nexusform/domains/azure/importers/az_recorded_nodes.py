@@ -86,7 +86,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
-    unassigned.sort(key=lambda node: (node.placement is None, node.created_at or "", node.name))
+    unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))
     for level in (attrgetter("machine"), attrgetter("rack")):
         unassigned = _assign_predicted_numbers(unassigned, assigned, recorded_pool.predicted_locations, count, level)
     free = (number for number in range(count) if number not in assigned)

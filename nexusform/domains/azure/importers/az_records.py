@@ -1,5 +1,5 @@
 """Records of an `az networkcloud` export: standard files, capture commands, resources. All are frozen; ids
-are ARM ids as captured.
+are ARM ids as captured, `created_at` is "" if unknown.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class AzMachine(Struct, frozen=True):
     hardware: MachineSku | None = None
     status_message: str | None = None
 
+    def find_hardware(self, machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
+        """Return the hardware of its machine SKU in a catalogue, else its own size, None if unknown."""
+        return machine_skus.get(self.machine_sku or "", self.hardware)
+
     @property
     def roles(self) -> tuple[str, ...]:
         """Roles, sorted."""
@@ -76,7 +80,7 @@ class AzNode(Struct, frozen=True):
     shape: AzVmSize
     placement: AzVmLocation | None
     detailed_status: str | None = None
-    created_at: str | None = None
+    created_at: str = ""
     is_duplicate: bool = False
 
 
@@ -97,7 +101,7 @@ class AzVirtualMachine(Struct, frozen=True):
     shape: AzVmSize
     placement: AzVmLocation | None
     hints: tuple[AzHint, ...] = ()
-    created_at: str | None = None
+    created_at: str = ""
 
 
 class AzTaint(Struct, frozen=True):
@@ -122,7 +126,7 @@ class AzPool(Struct, frozen=True):
     max_surge: str | None = None
     max_unavailable: str | None = None
     drain_timeout: int | None = None
-    created_at: str | None = None
+    created_at: str = ""
     hugepages: tuple[int, str] = (0, "")
 
 
@@ -140,7 +144,7 @@ class AzCluster(Struct, frozen=True):
     control_plane_zones: tuple[str, ...]
     pools: tuple[AzPool, ...]
     nodes: tuple[AzNode, ...]
-    created_at: str | None = None
+    created_at: str = ""
     has_pool_list: bool = True
     has_node_list: bool = True
     duplicate_nodes: tuple[AzNode, ...] = ()

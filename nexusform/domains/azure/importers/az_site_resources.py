@@ -49,7 +49,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
         appliances = tuple(_read_appliances(items.list_resources(APPLIANCES)))
     volumes, sizes = None, []
     if VOLUMES in items.listed_kinds:
-        sizes = [item.read_number("sizeMiB") or 0 for item in items.list_resources(VOLUMES)]
+        sizes = [item.read_number("sizeMiB", 0) for item in items.list_resources(VOLUMES)]
         volumes = len(sizes), sum(sizes)
     versions = None
     if VERSIONS in items.listed_kinds:
@@ -98,7 +98,7 @@ def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
 
 def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
     field_names = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
-    return RuntimeUpgradeOffer(version, *(item.read_text(name) or "" for name in field_names))
+    return RuntimeUpgradeOffer(version, *(item.read_text(name, "") for name in field_names))
 
 
 def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
@@ -107,7 +107,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
     supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
     """
     version = minor.read_text("version")
-    first, *bundles = (minor.read_text("description") or "").split(_BUNDLE_KEY)
+    first, *bundles = minor.read_text("description", "").split(_BUNDLE_KEY)
     parsed = []
     # The end of availability precedes the name of its bundle, the end of support follows it.
     for text, previous in zip(bundles, [first, *bundles], strict=False):
@@ -128,14 +128,14 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
         usable = None if size is None else max(size - 2, 1) if size > 1 else size
-        yield normalize_id(item.read_text("id") or name), name, usable
+        yield normalize_id(item.read_text("id", name)), name, usable
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     networks = (item for kind in kinds for item in items.list_resources(kind))
-    entries = ((normalize_id(item.read_text("id") or ""), _explain_unusable_network(item)) for item in networks)
+    entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)
     types = tuple(kind.replace("_", "") for kind in kinds)
     return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
 
@@ -163,7 +163,7 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
             continue
         cidrs = network.read_texts("podCidrs")
         pods = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
-        node_network = normalize_id(network.read_text("cniNetworkId") or "")
+        node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
             network=names.get(node_network, extract_name(node_network)),
@@ -179,7 +179,7 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
         balancer = network.read_object(field)
         for pool in balancer.read_objects("ipAddressPools") if balancer is not None else ():
             sizes = [_count_addresses(pool, "addresses", text) for text in pool.read_texts("addresses")]
-            yield pool.read_text("name") or "", sum(size for size in sizes if size is not None)
+            yield pool.read_text("name", ""), sum(size for size in sizes if size is not None)
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -55,14 +55,14 @@ class NodeReading:
     def __init__(self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
         self.item = item
         self.name = name
-        self.machine = normalize_id(item.read_text("bareMetalMachineId") or "")
+        self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_id = item.read_text("agentPoolId")
         self.pool = _normalize_pool_name_case(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
         self.is_pool_derived = False
         if not self.pool:
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
-        self.figures = tuple(item.read_number(key) or 0 for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
+        self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         self.sku_name = (
             item.read_text("vmSkuName")
             or _find_pool_sku(self.pool, cluster)
@@ -96,15 +96,16 @@ class ClusterNodes:
         by_machine: dict[str, NodeReading] = {}
         for record in sorted(records, key=lambda item: not item.machine):
             first = by_machine.setdefault(record.machine, record)
-            first.figures = tuple(map(max, zip(first.figures, record.figures, strict=True)))
-        placed = [item for machine, item in by_machine.items() if machine]
+            first.figures = tuple(map(max, first.figures, record.figures))
+        placed = [record for machine, record in by_machine.items() if machine]
         if len(records) > 1:
-            consequence = f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as used"
+            consequence = "it is read once"
+            if len(placed) > 1:
+                consequence = f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as used"
             records[1].item.report(
                 "name",
                 "duplicate-node",
-                f'a node "{records[0].name}" of {self.cluster.name} is listed twice: '
-                f"{consequence if len(placed) > 1 else 'it is read once'}.",
+                f'a node "{records[0].name}" of {self.cluster.name} is listed twice: {consequence}.',
                 Severity.WARNING,
             )
         return placed or list(records[:1])
@@ -113,7 +114,7 @@ class ClusterNodes:
 def has_worker_pool(cluster: ArmItem) -> bool:
     """Return True if the body of a cluster has nodes of agent pools."""
     return any(
-        node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name") or "")
+        node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name", ""))
         for node in cluster.read_objects("nodes")
     )
 
@@ -172,11 +173,14 @@ def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
 
 
 class DerivedAgentPool(Struct, frozen=True):
-    """Pool known only from its nodes, with one of them as `item`, and the reason for mode System ("" for User)."""
+    """Pool known only from its nodes, with one of them as `item`, and the reason for mode System ("" for User).
+    `is_numbered`: its nodes are named like those of initial pools.
+    """
 
     cluster: str
     pool: AzPool
     item: ArmItem
+    is_numbered: bool
     system_reason: str = ""
 
     @property
@@ -185,8 +189,8 @@ class DerivedAgentPool(Struct, frozen=True):
         return f"{self.cluster}/{self.pool.name}"
 
 
-def add_pools_of_nodes(reading: ClusterNodes, derived: list[DerivedAgentPool]) -> tuple[AzPool, ...]:
-    """Return the cluster's pools, then pools known only from nodes; the latter are added to `derived`.
+def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
+    """Return the cluster's own pools, then those known only from nodes, and the derived pools among the latter.
     Uncaptured pools get the observed number of nodes, since initial counts may be outdated.
     """
     by_pool: dict[str, list[NodeReading]] = {}
@@ -196,43 +200,38 @@ def add_pools_of_nodes(reading: ClusterNodes, derived: list[DerivedAgentPool]) -
     pools = {pool.name: pool for pool in reading.cluster.pools}
     if not reading.cluster.has_pool_list:
         pools = {name: replace(pool, count=len(by_pool.get(name, ())) or pool.count) for name, pool in pools.items()}
-    unlisted = {name: nodes for name, nodes in by_pool.items() if name not in pools}
-    for name in [name for name in unlisted if name in reading.initial]:
-        pools[name] = replace(reading.initial[name], count=len(unlisted.pop(name)))
-    has_system = any(pool.mode == _SYSTEM for pool in pools.values())
-    derived_pools = [_derive_pool_from_nodes(nodes, reading.cluster.name) for nodes in unlisted.values()]
-    if derived_pools and not has_system and not any(derived_pool.system_reason for derived_pool in derived_pools):
-        first = min(
-            derived_pools,
-            key=lambda derived_pool: (
-                _NUMBERED_POOL.search(unlisted[derived_pool.pool.name][0].name.lower()) is None,
-                derived_pool.pool.name,
-            ),
-        )
+    derived_pools: list[DerivedAgentPool] = []
+    for name, nodes in by_pool.items():
+        if name in pools:
+            continue
+        if name in reading.initial:
+            pools[name] = replace(reading.initial[name], count=len(nodes))
+        else:
+            derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
+    modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
+    if derived_pools and _SYSTEM not in modes:
+        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
-    derived += derived_pools
-    return (*pools.values(), *(derived_pool.pool for derived_pool in derived_pools))
+    return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 
 
 def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> DerivedAgentPool:
     """Derive a pool from its nodes; labels and taints are those common to all nodes."""
-    node = nodes[0]
-    labels = set.intersection(*(set(read_agent_pool_labels(derived_pool.item)) for derived_pool in nodes))
-    taints = [read_taint(part) for part in node.item.read_objects("taints")]
-    other_taints = [
-        {read_taint(part) for part in derived_pool.item.read_objects("taints")} for derived_pool in nodes[1:]
-    ]
+    first = nodes[0]
+    labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
+    common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
     own_labels = (pair for pair in labels if not pair[0].rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
     pool = AzPool(
-        name=node.pool,
+        name=first.pool,
         id="",
         count=len(nodes),
-        vm_sku_name=node.sku_name,
+        vm_sku_name=first.sku_name,
         mode="User",
         labels=tuple(sorted(own_labels)),
-        taints=tuple(taint for taint in taints if all(taint in other for other in other_taints)),
+        taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
-    derived_pool = DerivedAgentPool(cluster, pool, node.item)
+    is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
+    derived_pool = DerivedAgentPool(cluster, pool, first.item, is_numbered)
     return _mark_as_system_pool(derived_pool, _REASON_LABEL) if _MODE_LABEL in labels else derived_pool
 
 
@@ -243,13 +242,14 @@ def _mark_as_system_pool(derived_pool: DerivedAgentPool, reason: str) -> Derived
 def read_agent_pool_labels(item: ArmItem) -> Iterator[tuple[str, str]]:
     """Read the labels of a body, [{"key": "k", "value": "v"}]."""
     for part in item.read_objects("labels"):
-        yield part.read_required_text("key") or "", part.read_text("value") or ""
+        yield part.read_required_text("key") or "", part.read_text("value", "")
 
 
-def read_taint(item: ArmItem) -> AzTaint:
-    """Read a taint, {"key": "k", "value": "v:NoSchedule"}."""
-    value, _, effect = (item.read_text("value") or "").rpartition(":")
-    return AzTaint(item.read_required_text("key") or "", value, effect)
+def read_taints(item: ArmItem) -> Iterator[AzTaint]:
+    """Read the taints of a body, [{"key": "k", "value": "v:NoSchedule"}]."""
+    for part in item.read_objects("taints"):
+        value, _, effect = part.read_text("value", "").rpartition(":")
+        yield AzTaint(part.read_required_text("key") or "", value, effect)
 
 
 def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]) -> None:
@@ -287,25 +287,25 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
     """
     figures: dict[str, tuple[int, ...]] = {}
     items: dict[str, ArmItem] = {}
-    differing: list[str] = []
+    differing: set[str] = set()
     for reading in readings:
         for node in reading.nodes:
             items.setdefault(node.sku_name, node.item)
-            previous = figures.get(node.sku_name)
-            largest = tuple(map(max, zip(previous or node.figures, node.figures, strict=True)))
-            if previous is not None and previous != node.figures and node.sku_name not in catalogue:
-                differing.append(node.sku_name)
-            figures[node.sku_name] = largest
-        sku_names = [reading.cluster.control_plane_sku, *(pool.vm_sku_name for pool in reading.cluster.pools)]
-        for name in filter(None, sku_names):
-            items.setdefault(name, reading.item)
+            previous = figures.get(node.sku_name, node.figures)
+            if previous != node.figures and node.sku_name not in catalogue:
+                differing.add(node.sku_name)
+            figures[node.sku_name] = tuple(map(max, previous, node.figures))
+        if reading.cluster.control_plane_sku is not None:
+            items.setdefault(reading.cluster.control_plane_sku, reading.item)
+        for pool in reading.cluster.pools:
+            items.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in items if name not in catalogue)
     skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, figures.get(name))) is not None]
     if skus:
         names = format_first_items([sku.name for sku in skus], 6)
         note = ""
         if differing:
-            note = f" (nodes of {format_first_items(sorted(set(differing)), 3)} differ: the largest is used)"
+            note = f" (nodes of {format_first_items(sorted(differing), 3)} differ: the largest is used)"
         items[skus[0].name].report(
             "name",
             "unknown-vm-sku",
@@ -347,19 +347,18 @@ class ListedVm(Struct, frozen=True):
     item: ArmItem
 
 
-def read_creation_time(item: ArmItem) -> str | None:
-    """Read the creation time of a resource, RFC 3339."""
-    system = item.read_object("systemData")
-    return system.read_text("createdAt") if system else None
+def read_creation_time(item: ArmItem) -> str:
+    """Read the creation time of a resource, RFC 3339, "" if unknown."""
+    return item.read_object_or_empty("systemData").read_text("createdAt", "")
 
 
 def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
     """Read the creation time of each node in `kubectl get nodes -o json`, RFC 3339, by name."""
     times: dict[str, str] = {}
     for item in items:
-        metadata = item.read_object("metadata")
-        name = metadata.read_text("name") if metadata else None
-        creation_time = metadata.read_text("creationTimestamp") if metadata else None
+        metadata = item.read_object_or_empty("metadata")
+        name = metadata.read_text("name")
+        creation_time = metadata.read_text("creationTimestamp")
         if name and creation_time:
             times[name] = creation_time
     return times
@@ -380,32 +379,34 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
             continue
         by_cluster.setdefault(normalize_id(cluster_id), []).append(_build_pool(item, name, pool_id, count, sku))
     for pools in by_cluster.values():
-        pools.sort(key=lambda pool: (pool.created_at or "", pool.name))
+        pools.sort(key=lambda pool: (pool.created_at, pool.name))
     return by_cluster
 
 
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
-    upgrade, options = item.read_object("upgradeSettings"), item.read_object("agentOptions")
+    upgrade = item.read_object_or_empty("upgradeSettings")
     return AzPool(
-        name=item.read_text("name") or name,
+        name=item.read_text("name", name),
         id=pool_id,
         count=count,
         vm_sku_name=sku,
-        mode=item.read_text("mode") or "User",
+        mode=item.read_text("mode", "User"),
         availability_zones=tuple(sorted(set(item.read_texts("availabilityZones")))),
         labels=tuple(sorted(read_agent_pool_labels(item))),
-        taints=tuple(read_taint(part) for part in item.read_objects("taints")),
-        max_surge=upgrade.read_text("maxSurge") if upgrade else None,
-        max_unavailable=upgrade.read_text("maxUnavailable") if upgrade else None,
-        drain_timeout=upgrade.read_number("drainTimeout") if upgrade else None,
+        taints=tuple(read_taints(item)),
+        max_surge=upgrade.read_text("maxSurge"),
+        max_unavailable=upgrade.read_text("maxUnavailable"),
+        drain_timeout=upgrade.read_number("drainTimeout"),
         created_at=read_creation_time(item),
-        hugepages=_read_hugepages(options) if options else (0, ""),
+        hugepages=_read_hugepages(item.read_object("agentOptions")),
     )
 
 
-def _read_hugepages(options: ArmItem) -> tuple[int, str]:
-    """Read count and size of hugepages per node."""
-    count, size = (options.read_number("hugepagesCount") or 0, options.read_text("hugepagesSize") or _PAGE_SIZES[0])
+def _read_hugepages(options: ArmItem | None) -> tuple[int, str]:
+    """Read count and size of hugepages per node from the options of a pool, (0, "") without options."""
+    if options is None:
+        return 0, ""
+    count, size = (options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0]))
     if size not in _PAGE_SIZES:
         options.report("hugepagesSize", SHAPE, f'"{size}" is not a page size: use "2M" or "1G".')
         return 0, ""
@@ -418,7 +419,9 @@ def read_clusters(
     clusters_with_pool_files: AbstractSet[str],
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
-    """Read the clusters without nodes, their nodes, and VM SKUs absent in the catalogue. `pools`: by cluster id key."""
+    """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the
+    catalogue. `pools`: captured agent pools by cluster id key.
+    """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
     skus = find_uncatalogued_vm_skus(readings, catalogue)
@@ -430,11 +433,15 @@ def read_clusters(
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
-        complete = add_pools_of_nodes(reading, derived)
-        counts = (cluster.control_plane_count, *(pool.count for pool in cluster.pools))
-        has_node_list = reading.item.read_value("nodes") is not None or not any(counts)
+        complete, cluster_derived = complete_pools(reading)
+        derived += cluster_derived
+        node_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
+        # A cluster without any pool has nothing to capture.
         with_pools = replace(
-            cluster, pools=complete, has_pool_list=cluster.has_pool_list or not complete, has_node_list=has_node_list
+            cluster,
+            pools=complete,
+            has_pool_list=cluster.has_pool_list or not complete,
+            has_node_list=reading.item.read_value("nodes") is not None or node_count == 0,
         )
         clusters.append(with_pools)
     report_derived_pools(readings, derived)
@@ -455,36 +462,40 @@ def _read_clusters_with_agent_pools(
             item.report("name", "duplicate-cluster", f'the cluster "{name}" is listed twice.')
             continue
         names.add(name)
-        cluster_id = item.read_text("id") or name
+        cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
             captured = []  # its file of pools has no entries
+        # An empty list is incomplete if the cluster has worker nodes.
         pool_list = None if captured == [] and has_worker_pool(item) else captured
-        # Read the initial pools of a cluster, used if no agent pools were captured.
-        initial_pools: list[AzPool] = []
-        for pool_item in item.read_objects("initialAgentPoolConfigurations"):
-            pool, count, sku = (
-                pool_item.read_required_text("name"),
-                pool_item.read_required_number("count"),
-                pool_item.read_required_text("vmSkuName"),
-            )
-            if pool is not None and count is not None and sku is not None:
-                initial_pools.append(_build_pool(pool_item, pool, "", count, sku))
+        initial_pools = _read_initial_pools(item)
         cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
         cluster = replace(cluster, has_pool_list=pool_list is not None)
         yield ClusterNodes(item, cluster, initial_pools), captured
 
 
+def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
+    """Read the initial pools of a cluster, used if no agent pools were captured."""
+    pools: list[AzPool] = []
+    for item in cluster.read_objects("initialAgentPoolConfigurations"):
+        name = item.read_required_text("name")
+        count = item.read_required_number("count")
+        sku = item.read_required_text("vmSkuName")
+        if name is not None and count is not None and sku is not None:
+            pools.append(_build_pool(item, name, "", count, sku))
+    return pools
+
+
 def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[AzPool]) -> AzCluster:
     """Build a cluster without its nodes."""
-    control = item.read_object("controlPlaneNodeConfiguration")
+    control_plane = item.read_object_or_empty("controlPlaneNodeConfiguration")
     return AzCluster(
         name=name,
         id=cluster_id,
         kubernetes_version=item.read_text("kubernetesVersion"),
-        control_plane_count=(control.read_number("count") or 0) if control else 0,
-        control_plane_sku=control.read_text("vmSkuName") if control else None,
-        control_plane_zones=tuple(sorted(set(control.read_texts("availabilityZones")))) if control else (),
+        control_plane_count=control_plane.read_number("count", 0),
+        control_plane_sku=control_plane.read_text("vmSkuName"),
+        control_plane_zones=tuple(sorted(set(control_plane.read_texts("availabilityZones")))),
         pools=tuple(pools),
         nodes=(),
         created_at=read_creation_time(item),
@@ -506,7 +517,7 @@ def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, i
         created_at=item.read_text("createdAt") or read_creation_time(item),
         is_duplicate=is_duplicate,
     )
-    return ListedVm(vm, item.read_text("bareMetalMachineId") or "", item)
+    return ListedVm(vm, item.read_text("bareMetalMachineId", ""), item)
 
 
 def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSize:
@@ -545,23 +556,20 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
             continue
         names.add(name)
         # The GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
-        profile = item.read_object("storageProfile")
-        disk = profile.read_object("osDisk") if profile else None
-        if disk is None or (disk.read_text("createOption") or "Ephemeral").lower() == "persistent":
-            local_disk = 0
-        else:
-            local_disk = disk.read_number("diskSizeGB") or 0
+        disk = item.read_object_or_empty("storageProfile").read_object_or_empty("osDisk")
+        is_persistent = disk.read_text("createOption", "").lower() == "persistent"
+        local_disk = 0 if is_persistent else disk.read_number("diskSizeGB", 0)
         vm = AzVirtualMachine(
             name=name,
-            id=item.read_text("id") or name,
+            id=item.read_text("id", name),
             shape=AzVmSize(cores, memory, local_disk, 1),
             placement=None,
             hints=tuple(_read_hint(part) for part in item.read_objects("placementHints")),
             created_at=read_creation_time(item),
         )
-        vms.append(ListedVm(vm, item.read_text("bareMetalMachineId") or "", item))
+        vms.append(ListedVm(vm, item.read_text("bareMetalMachineId", ""), item))
     return vms
 
 
 def _read_hint(item: ArmItem) -> AzHint:
-    return AzHint(*(item.read_text(name) or "" for name in ("hintType", "resourceId", "schedulingExecution", "scope")))
+    return AzHint(*(item.read_text(name, "") for name in ("hintType", "resourceId", "schedulingExecution", "scope")))

@@ -121,7 +121,7 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a body that differs from the previous one, recursively."""
-    previous = before if isinstance(before, Mapping) else {}
+    previous = before if isinstance(before, Mapping) else {}  # may be unknown
     changed: dict[str, Any] = {}
     for name, part in after.items():
         if name in previous and previous[name] == part:

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, extract_parent_id, normalize_id
 from nexusform.domains.azure.importers.az_documents import NODES, AzResources
 from nexusform.domains.azure.importers.az_records import AzSite
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 
 DEFAULT_NAME: Final = "site"
 _SHARED_KINDS: Final = (NODES, "rack_skus")  # read with every site
@@ -46,7 +46,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
-        site = _find_site(kind, item, names, site_of) or racks.get(normalize_id(str(item.read_value("id") or "")))
+        site = _find_site(kind, item, names, site_of) or racks.get(_get_id_key(item))
         if site is None:
             unassigned.append((kind, item))
             continue
@@ -116,8 +116,11 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapp
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
     if rack_id and normalize_id(rack_id) in site_of:
         return site_of[normalize_id(rack_id)]
-    owner = normalize_id(str(item.read_value("id") or "")).rpartition("/")[0].rpartition("/")[0]
-    return site_of.get(owner)
+    return site_of.get(extract_parent_id(_get_id_key(item)))
+
+
+def _get_id_key(item: ArmItem) -> str:
+    return normalize_id(str(item.read_value("id") or ""))
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:
@@ -181,8 +184,7 @@ def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, 
         if not site:
             continue
         site_machines = machines.setdefault(site, set())
-        nodes = attributes.get("nodes")
-        for vm in (attributes, *(nodes.values() if isinstance(nodes, Mapping) else ())):
+        for vm in (attributes, *get_mapping(attributes, "nodes").values()):
             if vm.get("machine") and vm.get("rack"):
                 site_machines.add((str(vm["rack"]), str(vm["machine"])))
     return machines

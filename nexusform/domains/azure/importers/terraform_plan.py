@@ -125,11 +125,19 @@ class _PlanReader:
     def _report_deferred(self, deferred_changes: Any) -> None:
         """Add a warning about resources deferred to a later plan."""
         # List the deferred Azure resources: changed ones, then those with an unreadable change.
-        changes = [get_mapping(item, "resource_change") for item in list_mappings(deferred_changes)]
-        azure_changes = [item for item in changes if item.get("type") in _TYPES]
-        entries = [_build_resource_change(item) for item in azure_changes if not _explain_malformed(item)]
-        addresses = [item.address for item in entries if item is not None and item.action is not AzAction.KEEP]
-        addresses = addresses + [str(item.get("address")) for item in azure_changes if _explain_malformed(item)]
+        addresses: list[str] = []
+        unreadable_addresses: list[str] = []
+        for deferred_change in list_mappings(deferred_changes):
+            value = get_mapping(deferred_change, "resource_change")
+            if value.get("type") not in _TYPES:
+                continue
+            if _explain_malformed(value):
+                unreadable_addresses.append(str(value.get("address")))
+                continue
+            entry = _build_resource_change(value)
+            if entry is not None and entry.action is not AzAction.KEEP:
+                addresses.append(entry.address)
+        addresses += unreadable_addresses
         if addresses:
             pronoun = select_word_form(len(addresses), "it", "them")
             self._report(

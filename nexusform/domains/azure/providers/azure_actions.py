@@ -68,7 +68,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     """Run an action to its end and return the recorded result. Raises ProviderProblem; an accepted
     action without success is recorded with the result Failed.
     """
-    planned = dict(request.planned or {})
+    planned = dict(request.planned_attributes)
     started = read_clock()
     try:
         arm.apply_changes([change], request)
@@ -76,21 +76,21 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     body = arm.get_body(change.target)
-    run = find_action_run(body, change.verb, "") or {}
+    run = find_action_run(body, change.verb, "")
     return ChangeResult(
         record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
     )
 
 
-def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any] | None:
-    """Find the newest run of an action in a body, if it started after the run of the marker."""
+def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
+    """Find the newest run of an action in a body, {} if none started after the run of the marker."""
     runs = get_mapping(body, "properties").get("actionStates") or ()
     matching = [run for run in runs if _is_run_of_action(run, verb)]
-    newest = max(matching, key=_parse_action_start_time, default=None)
-    if newest is None or str(newest.get("startTime")) == marker:
-        return None
-    before = parse_time(marker) if marker not in {"", _NO_RUN} else None
-    return newest if before is None or _parse_action_start_time(newest) > before else None
+    newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
+    if str(newest.get("startTime")) == marker:
+        return {}
+    before = parse_time(marker)  # None for no marker, or none with a time
+    return newest if before is None or _parse_action_start_time(newest) > before else {}
 
 
 def _is_run_of_action(run: Any, verb: ArmOperation) -> bool:
@@ -121,7 +121,7 @@ class MachineActionClient(ArmClient):
             if body is None:
                 raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
             run = find_action_run(body, change.verb, "")
-            change = replace(change, marker=str((run or {}).get("startTime") or _NO_RUN))
+            change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
                 url = self.send_change(change, body, step)
             except RetryLater as retry:
@@ -154,9 +154,9 @@ class MachineActionClient(ArmClient):
             if status == "Completed":
                 return True
             if status == "Failed":
-                raise AzureChangeFailed(change, status, {"message": (run or {}).get("message")})
+                raise AzureChangeFailed(change, status, {"message": run.get("message")})
             name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
-            if run is None and is_missing_too_long():
+            if not run and is_missing_too_long():
                 if isinstance(get_mapping(body, "properties").get("actionStates"), list):
                     return False
                 raise ProviderProblem(
@@ -182,7 +182,7 @@ def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
 
 def build_cordon_result(request: ChangeRequest) -> ChangeResult:
     """Build the result of a cordon-only step: the planned object, with the new status."""
-    planned = dict(request.planned or {})
+    planned = dict(request.planned_attributes)
     records = dict(get_mapping(request.private_note, OBSERVED_KEY))
     for cordon_request in find_cordon_requests(request):
         before = find_machine_record(request, cordon_request.id)

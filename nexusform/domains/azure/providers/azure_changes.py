@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -85,14 +85,14 @@ def _add_previously_failed_change(
 ) -> list[ArmChange]:
     """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
     name = str(failed_change.get("id", "")).rpartition("/")[2]
-    pools = dict(list_pools(planned)) if target.kind == "kubernetes_clusters" else {}
-    is_pool = target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id"))
-    if is_pool and name not in pools:
-        return changes
-    pending_target = _build_pool_target(target, name) if is_pool else target
+    pending_target, values = target, planned
+    if target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id")):
+        pools = dict(list_pools(planned))
+        if name not in pools:
+            return changes
+        pending_target, values = _build_pool_target(target, name), pools[name]
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes
-    values = pools[name] if is_pool else planned
     properties = _build_updatable_properties(pending_target, values)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
@@ -108,13 +108,21 @@ def _add_previously_failed_change(
     return [*changes, ArmChange(ArmOperation.UPDATE, pending_target, retry_body, expected, is_retry=has_failed)]
 
 
+def _select_fields(body: Values, names: Collection[str]) -> dict[str, Any]:
+    return {name: part for name, part in body.items() if name in names}
+
+
+def _omit_fields(body: Values, names: Collection[str]) -> dict[str, Any]:
+    return {name: part for name, part in body.items() if name not in names}
+
+
 def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body allowed in a PATCH."""
-    properties = {
-        name: part for name, part in get_mapping(body, "properties").items() if name in PATCH_PROPERTIES[target.kind]
-    }
-    tags = {"tags": body["tags"]} if "tags" in body else {}
-    return {**tags, **({"properties": properties} if properties else {})}
+    members = _select_fields(body, ("tags",))
+    properties = _select_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
+    if properties:
+        members["properties"] = properties
+    return members
 
 
 def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
@@ -124,8 +132,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
         del properties["initialAgentPoolConfigurations"]
         return properties
     if target.kind == "agent_pools":
-        properties = build_pool_properties(values)
-        return {name: part for name, part in properties.items() if name in _UPDATABLE_FIELDS}
+        return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS)
     return {}
 
 
@@ -185,21 +192,20 @@ def _build_cluster_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of the cluster itself, then of deleted, changed and created pools."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
-    expected = diff_request_bodies(
-        {name: part for name, part in before.items() if name != "initialAgentPoolConfigurations"},
-        {name: part for name, part in after.items() if name != "initialAgentPoolConfigurations"},
-    )
+    own_before, own_after = (_omit_fields(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
+    expected = diff_request_bodies(own_before, own_after)
     plane = "controlPlaneNodeConfiguration"
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
     configured = dict(list_pools(prior))
-    existing_pools = {**configured, **{name: pools[name] for name in sorted(pools) if name not in configured}}
-    old_pools, new_pools = existing_pools, dict(list_pools(planned))
+    further_names = sorted(pools.keys() - configured.keys())
+    old_pools = {**configured, **{name: pools[name] for name in further_names}}
+    new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
-    location_fields = {name: body[name] for name in ("location", "extendedLocation") if name in body}
+    location_fields = _select_fields(body, ("location", "extendedLocation"))
     # fixed order, required to resume a step
-    for name in (name for name in old_pools if name not in new_pools):
+    for name in _omit_fields(old_pools, new_pools):
         yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
@@ -234,7 +240,7 @@ def _build_pool_changes(
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
-    fixed_properties = {name: part for name, part in after.items() if name not in _UPDATABLE_FIELDS}
+    fixed_properties = _omit_fields(after, _UPDATABLE_FIELDS)
     yield ArmChange(ArmOperation.DELETE, target, skip_if=fixed_properties)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
@@ -262,12 +268,10 @@ def _build_update(
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
-    fixed_members = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
-    properties = get_mapping(body, "properties")
-    allowed = PATCH_PROPERTIES[target.kind]
-    fixed_members["properties"] = {name: part for name, part in properties.items() if name not in allowed}
-    if not fixed_members["properties"]:
-        del fixed_members["properties"]
+    fixed_members = _omit_fields(body, ("properties", "tags"))
+    fixed_properties = _omit_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
+    if fixed_properties:
+        fixed_members["properties"] = fixed_properties
     fixed = [".".join(path) for path in _list_scalar_paths(fixed_members)]
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)

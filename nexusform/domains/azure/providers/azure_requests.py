@@ -294,7 +294,7 @@ class ArmClient:
         reads = 0
         while True:
             observed = self.get_body(change.target)
-            is_stale = bool(etag_before) and observed is not None and observed.get("etag") == etag_before
+            is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                 return
             is_conclusive = bool(etag_before) or not succeeded
@@ -333,7 +333,7 @@ class ArmClient:
         conditions: dict[str, Any] = {}
         if change.verb is ArmOperation.CREATE:
             conditions = {"match_condition": MatchConditions.IfMissing}
-        elif change.verb not in _ACTION_VERBS and (etag := (observed or {}).get("etag")):
+        elif change.verb not in _ACTION_VERBS and (etag := get_text(observed, "etag")):
             conditions = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
         try:
             # The client itself never retries: the effect of an unanswered request is read first.
@@ -496,12 +496,11 @@ def build_failure_record(
     if step.resumed_operation is not None and previous.get("looked_up"):
         is_same = False  # the same failure, observed before its step was resumed
     times = int(previous.get("times", 1)) + 1 if is_same else 1
-    body = (change.body or {}).get("properties")
-    part_names = sorted(change.expected or ()) if change.expected is not None else sorted(body or ())
+    parts = change.expected if change.expected is not None else get_mapping(change.body, "properties")
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""
     return {
         "id": arm_id,
-        "parts": part_names,
+        "parts": sorted(parts),
         "body": change.verb is ArmOperation.UPDATE and change.body != {"properties": change.expected},
         "code": code,
         "times": times,

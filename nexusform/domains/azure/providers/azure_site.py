@@ -140,7 +140,7 @@ class AzureSiteProvider(ObservedSites):
             return self._apply_change_request(request)
         if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
             # The state of the machine of an action is read again afterwards.
-            planned = request.planned or {}
+            planned = request.planned_attributes
             change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
             try:
                 with convert_azure_errors():
@@ -202,7 +202,7 @@ class AzureSiteProvider(ObservedSites):
                 continue
             try:
                 if is_action:
-                    self._find_machine_id(str((request.planned or {})["machine_id"]))
+                    self._find_machine_id(str(request.planned_attributes["machine_id"]))
                     continue
                 changes = self._plan_changes(request, planned_vms)
             except ProviderProblem as problem:
@@ -312,7 +312,7 @@ class AzureSiteProvider(ObservedSites):
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
             # The predicted hosts of its VMs no longer apply.
-            values = dict(request.planned or {})
+            values = dict(request.planned_attributes)
             if "nodes" in values:
                 values["nodes"] = {}
                 values |= {"node_count": 0} if "agent_pool" in values else {}
@@ -325,17 +325,16 @@ class AzureSiteProvider(ObservedSites):
                 recreations = plan_node_recreations(request, changes)
                 recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
         if request.is_release:
-            return ChangeResult(request.planned or {})
+            return ChangeResult(request.planned_attributes)
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
         """Find the resource group of an object, existing or new. Raises ProviderProblem."""
-        values = request.planned or request.prior or {}
-        owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+        owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
         current_group = observed_group or self._created_groups.get(owner, "")
-        requested_group = str(get_mapping(values, "azure").get("resource_group") or "")
+        requested_group = str(get_mapping(request.attributes, "azure").get("resource_group") or "")
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
                 f"{owner} is in resource group {current_group}, but its azure block sets "
@@ -406,12 +405,10 @@ class AzureSiteProvider(ObservedSites):
                     observation = self._read_single_object(request, arm, group)
             except ProviderProblem as problem:  # the change is done even if this read fails
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
-            is_complete = (
-                observation is not None and not observation.differing and _has_machine_for_each_vm(observation, request)
-            )
-            if observation is not None and (is_complete or (is_overdue() and not observation.differing)):
-                return self._record_missing_nodes(observation.answer, request, arm, group)
-            if observation is not None and observation.differing:
+            if observation is not None and not observation.differing:
+                if _has_machine_for_each_vm(observation, request) or is_overdue():
+                    return self._record_missing_nodes(observation.answer, request, arm, group)
+            elif observation is not None:
                 if not differing:
                     names = " and ".join(observation.differing)
                     message = f"Azure finished, but shows another {names} than was planned"
@@ -478,7 +475,7 @@ class AzureSiteProvider(ObservedSites):
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
         named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
-        imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned or {}]))
+        imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
         for site in imported_sites:
@@ -500,9 +497,12 @@ class _ArmIndex(Struct, frozen=True):
 
 def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
     """Build the target of the cluster of a step on a cluster or pool."""
-    values = request.planned or request.prior or {}
-    owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
-    return ArmTarget(CLUSTERS, group, (owner.rpartition("/")[2],))
+    return ArmTarget(CLUSTERS, group, (_get_owner_id(request).rpartition("/")[2],))
+
+
+def _get_owner_id(request: ChangeRequest) -> str:
+    """Return the id of a pool's cluster; of another object its own id."""
+    return str(request.attributes["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
 
 
 def _extract_site_name(request: ChangeRequest) -> str:
@@ -522,7 +522,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
     """Return True if all VMs planned on a machine are observed on one."""
-    observed, planned = observation.answer.attributes, request.planned or {}
+    observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and _find_missing_nodes(observed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -41,15 +41,16 @@ class CordonRequest(Struct, frozen=True):
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
     """Find the cordon requests of a planned step. Only cordons of nexusform are ended."""
-    before, after = (_read_states(request.key.id, side or {}) for side in (request.prior, request.planned))
-    for machine in dict.fromkeys([*before, *after]):
-        was_cordoned, was_evacuated = before.get(machine, (False, False))
-        is_cordoned, is_evacuated = after.get(machine, (False, False))
-        if is_cordoned and not was_cordoned:
+    states_before = _read_states(request.key.id, request.prior_attributes)
+    states_after = _read_states(request.key.id, request.planned_attributes)
+    for machine in dict.fromkeys([*states_before, *states_after]):
+        before = states_before.get(machine, _IN_SERVICE)
+        after = states_after.get(machine, _IN_SERVICE)
+        if after.is_cordoned and not before.is_cordoned:
             yield CordonRequest(machine, CordonAction.CORDON)
-        elif is_evacuated and not was_evacuated and not is_cordoned:
+        elif after == _EVACUATED and not before.is_evacuated:
             yield CordonRequest(machine, CordonAction.EMPTY)
-        elif not (is_cordoned or is_evacuated) and (was_cordoned or was_evacuated):
+        elif after == _IN_SERVICE != before:
             is_own = find_machine_record(request, machine).get("cordoned_by") in {None, CordonOwner.NEXUSFORM}
             yield CordonRequest(machine, CordonAction.UNCORDON if is_own else CordonAction.KEEP)
 
@@ -61,24 +62,36 @@ def find_machine_record(request: ChangeRequest, machine_id: str) -> Values:
     return record
 
 
-def _read_states(object_id: str, attributes: Values) -> dict[str, tuple[bool, bool]]:
-    """Read for each machine of an object if it is cordoned and if it is evacuated."""
+class _RequestedState(NamedTuple):
+    """State of a machine requested by its arguments."""
+
+    is_cordoned: bool
+    is_evacuated: bool
+
+
+_IN_SERVICE: Final = _RequestedState(is_cordoned=False, is_evacuated=False)
+_EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
+
+
+def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
+    """Read the requested state of each machine of a rack or machine, by machine id."""
     if "machine_override" in attributes:
-        return {
-            f"{object_id}/{name}": (block.get("cordoned") is True, block.get("evacuate") is True)
-            for name, block in (attributes["machine_override"] or {}).items()
-        }
-    if "slot" not in attributes:
-        return {}
-    return {object_id: (attributes.get("cordoned") is True, attributes.get("evacuate") is True)}
+        blocks = get_mapping(attributes, "machine_override")
+        return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
+    return {object_id: _read_state(attributes)} if "slot" in attributes else {}
+
+
+def _read_state(attributes: Values) -> _RequestedState:
+    return _RequestedState(attributes.get("cordoned") is True, attributes.get("evacuate") is True)
 
 
 def find_cordon_differences(request: ChangeRequest, statuses: Mapping[str, str]) -> list[str]:
     """Find the machines with another cordon than planned; `statuses` are cordon statuses by machine id."""
-    expected = {CordonAction.CORDON: CORDONED_STATUS, CordonAction.UNCORDON: UNCORDONED}
-    return [
-        f"cordon of {cordon_request.name}"
-        for cordon_request in find_cordon_requests(request)
-        if cordon_request.action in expected
-        and statuses.get(cordon_request.id, expected[cordon_request.action]) != expected[cordon_request.action]
-    ]
+    expected_statuses = {CordonAction.CORDON: CORDONED_STATUS, CordonAction.UNCORDON: UNCORDONED}
+    differences = []
+    for cordon_request in find_cordon_requests(request):
+        status = statuses.get(cordon_request.id)
+        # Unlisted machines, and actions without a visible status, do not differ.
+        if status is not None and status != expected_statuses.get(cordon_request.action, status):
+            differences.append(f"cordon of {cordon_request.name}")
+    return differences

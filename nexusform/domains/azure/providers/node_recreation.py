@@ -22,7 +22,7 @@ from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClien
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.network.api_client import ApiRequest, ApiResponse
 from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
@@ -54,38 +54,43 @@ class NodeRecreation(Struct, frozen=True):
 
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
     """Plan the nodes to re-create in a step, without those of re-created pools or clusters."""
-    prior, aim = request.prior or {}, request.final_attributes or request.planned or {}
-    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
-    if prior.get("kubernetes_version") != aim.get("kubernetes_version"):
-        return []  # the platform re-creates every node, in its own batches
-    prior_nodes, planned_nodes = get_mapping(prior, "nodes"), get_mapping(request.planned, "nodes")
-    final_nodes = get_mapping(aim, "nodes")
-    by_pool: dict[str, list[str]] = {}
-    for name, node in prior_nodes.items():
-        if node["pool"] in deleted_pools or not node.get("platform_name") or name not in final_nodes:
+    final = request.final_attributes or request.planned_attributes
+    planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")
+    names_by_pool: dict[str, list[str]] = {}
+    for name, node in _find_kept_nodes(request, final, changes).items():
+        if name not in final_nodes:
             continue
         # A node without a machine that is planned on one is created again.
         is_recreated = not node.get("machine") and get_mapping(planned_nodes, name).get("machine")
         if request.is_release:
             is_recreated = name not in planned_nodes
         if is_recreated:
-            by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
-    return [_build_node_recreation(pool, names, aim) for pool, names in by_pool.items()]
+            names_by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
+    return [_build_node_recreation(pool, names, final) for pool, names in names_by_pool.items()]
 
 
 def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
     """Find the existing nodes with another node in their place in the plan, by platform name."""
-    prior, planned = request.prior or {}, request.planned or {}
-    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
-    if prior.get("kubernetes_version") != planned.get("kubernetes_version"):
-        return []
-    planned_nodes = get_mapping(planned, "nodes")
+    planned_nodes = get_mapping(request.planned, "nodes")
     return [
         str(node["platform_name"])
-        for name, node in get_mapping(prior, "nodes").items()
-        if node.get("platform_name") and name in planned_nodes and node["pool"] not in deleted_pools
-        if planned_nodes[name].get("platform_name") != node["platform_name"]
+        for name, node in _find_kept_nodes(request, request.planned_attributes, changes).items()
+        if name in planned_nodes and planned_nodes[name].get("platform_name") != node["platform_name"]
     ]
+
+
+def _find_kept_nodes(
+    request: ChangeRequest, final: Mapping[str, Any], changes: Sequence[ArmChange]
+) -> dict[str, Mapping[str, Any]]:
+    """Find the existing nodes kept by the changes of a step, by nexusform name. `final`: the
+    attributes after all steps. For another Kubernetes version the platform re-creates every node, in its own batches.
+    """
+    prior = request.prior_attributes
+    if prior.get("kubernetes_version") != final.get("kubernetes_version"):
+        return {}
+    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
+    nodes = get_mapping(prior, "nodes").items()
+    return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}
 
 
 def describe_node_deletion() -> str:
@@ -95,10 +100,10 @@ def describe_node_deletion() -> str:
     return "apply prints the kubectl commands, including drain, and waits until they are done"
 
 
-def _build_node_recreation(pool: str, names: Sequence[str], aim: Mapping[str, Any]) -> NodeRecreation:
-    nodes = [node for node in get_mapping(aim, "nodes").values() if node["pool"] == pool]
-    values = aim if "kubernetes_cluster_id" in aim else get_mapping(aim, "agent_pool").get(pool, {})
-    return NodeRecreation(pool, tuple(names), max(compute_max_unavailable(values, len(nodes)), 1), len(nodes))
+def _build_node_recreation(pool: str, names: Sequence[str], final: Mapping[str, Any]) -> NodeRecreation:
+    count = sum(node["pool"] == pool for node in get_mapping(final, "nodes").values())
+    arguments = final if "kubernetes_cluster_id" in final else get_mapping(final, "agent_pool", pool)
+    return NodeRecreation(pool, tuple(names), max(compute_max_unavailable(arguments, count), 1), count)
 
 
 def recreate_nodes(
@@ -114,12 +119,13 @@ def recreate_nodes(
     for recreation in recreations:
         requested: frozenset[str] = frozenset()
         while True:
-            existing = [(str(node.get("name")), node) for node in _read_pool_nodes(arm, cluster, recreation.pool)]
-            remaining = [name for name in recreation.names if name in dict(existing)]
+            existing = _read_pool_nodes(arm, cluster, recreation.pool)
+            names = {str(node.get("name")) for node in existing}
+            remaining = [name for name in recreation.names if name in names]
             if not remaining:
                 break
-            others = [node for name, node in existing if name not in remaining]
-            other_count = sum(bool(node.get("bareMetalMachineId")) for node in others)
+            placed_names = [str(node.get("name")) for node in existing if node.get("bareMetalMachineId")]
+            other_count = sum(name not in remaining for name in placed_names)
             batch = remaining[: recreation.batch_size]
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
@@ -138,8 +144,7 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
 
 
 def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
-    pool_id = str(node.get("agentPoolId") or "")
-    return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
+    return str(node.get("agentPoolId") or "").rpartition("/")[2] or CONTROL_PLANE
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:
@@ -190,21 +195,23 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
             cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
             try:
                 answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
-                if answer.is_success and _is_api_server_response(answer):
+                if _is_confirmed(answer):
                     answer = client.send(ApiRequest("DELETE", path))
             except (WebError, ExecPluginProblem) as problem:
                 raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
-            if answer.status != _NOT_FOUND and not (answer.is_success and _is_api_server_response(answer)):
+            if answer.status != _NOT_FOUND and not _is_confirmed(answer):
                 raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
 
 
-def _is_api_server_response(answer: ApiResponse) -> bool:
-    """Return whether an answer is of the API server, and not of a proxy."""
+def _is_confirmed(answer: ApiResponse) -> bool:
+    """Return whether an answer is a success of the API server, and not of a proxy."""
+    if not answer.is_success:
+        return False
     try:
         document = parse_json(answer.content)
     except ValueError:
         return False
-    return isinstance(document, dict) and document.get("kind") in ("Node", "Status")
+    return get_text(document, "kind") in ("Node", "Status")
 
 
 def _read_api_error_message(answer: ApiResponse) -> str:
@@ -213,5 +220,5 @@ def _read_api_error_message(answer: ApiResponse) -> str:
         document = parse_json(answer.content)
     except ValueError as problem:
         return "it answers with a web page" if answer.is_web_page else f"unreadable answer: {problem}"
-    message = document.get("message") if isinstance(document, dict) else None
+    message = get_mapping(document).get("message")
     return str(message)[:200] if message else "the answer is not about a node"

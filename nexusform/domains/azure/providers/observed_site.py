@@ -26,7 +26,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, get_mapping
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
@@ -115,7 +115,7 @@ class ObservedSites(FixedIdentity):
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the object was created. Raises ProviderProblem until it exists."""
         if request.key.type == MACHINE_ACTION_TYPE:
-            raise ProviderProblem(explain_unsupported_action(request.planned or {}))
+            raise ProviderProblem(explain_unsupported_action(request.planned_attributes))
         return self._verify_change_is_visible(request, "made")
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -128,7 +128,7 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
             return
-        exists = (key.type, key.id) in self._build_objects([request.prior or {}])
+        exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
         if exists or not self._has_complete_list_for_object(key):
             raise ManualStepPending(self._describe_not_done(request, "removed"))
 
@@ -175,19 +175,11 @@ class ObservedSites(FixedIdentity):
         """Read one object from the site, or from state if the site does not list it."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            # Read an object from state; a site gets its observed supplies, and its update strategy if configured.
-            recorded = request.attributes
-            site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
-            if site is None:  # the recorded note of an unlisted site stays
-                return ReadResult(recorded or None)
-            strategy = site.inventory.update_strategy
-            if recorded.get(_STRATEGY) and strategy is not None:
-                recorded = {**recorded, _STRATEGY: strategy}
-            return ReadResult(recorded, note=build_site_resources_note(site.inventory.supplies))
+            return self._read_state_only_object(request)
         item = objects.get((key.type, key.id))
-        if item is None and self._has_complete_list_for_object(key):
-            return ReadResult(None, is_observed=True)
         if item is None:
+            if self._has_complete_list_for_object(key):
+                return ReadResult(None, is_observed=True)
             if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)
@@ -198,6 +190,17 @@ class ObservedSites(FixedIdentity):
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
         note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation}
         return ReadResult(attributes, is_observed=True, note=note)
+
+    def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
+        """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
+        recorded = request.attributes
+        site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
+        if site is None:  # the recorded note of an unlisted site stays
+            return ReadResult(recorded or None)
+        strategy = site.inventory.update_strategy
+        if recorded.get(_STRATEGY) and strategy is not None:
+            recorded = {**recorded, _STRATEGY: strategy}
+        return ReadResult(recorded, note=build_site_resources_note(site.inventory.supplies))
 
     def _build_machine_facts_note(
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
@@ -234,8 +237,10 @@ class ObservedSites(FixedIdentity):
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
         """Find the cluster named in the id of a cluster or pool."""
         site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
-        clusters = site.inventory.clusters if site is not None else ()
-        return next((cluster for cluster in clusters if cluster.name == key.id.split("/")[1]), None)
+        if site is None:
+            return None
+        name = key.id.split("/")[1]
+        return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
     def _collect_unmanaged_vms(
         self, objects: Iterable[ImportedSiteObject]
@@ -289,16 +294,16 @@ class ObservedSites(FixedIdentity):
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
         """Return the observed object. Raises ManualStepPending while it differs from the plan."""
-        planned = request.planned or {}
+        planned = request.planned_attributes
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            site = self._find_site_of_object(key.id) if key.type == _SITE else None
-            requested, strategy = planned.get(_STRATEGY), site.inventory.update_strategy if site is not None else None
-            if requested and strategy is not None and requested != strategy:
+            strategy = planned.get(_STRATEGY)
+            site = self._find_site_of_object(key.id) if key.type == _SITE and strategy else None
+            if site is not None and site.inventory.update_strategy not in (None, strategy):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._record_separate_pools([key])
-        objects = self._build_objects([planned], [request.prior or {}])
+        objects = self._build_objects([planned], [request.prior_attributes])
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
@@ -311,14 +316,16 @@ class ObservedSites(FixedIdentity):
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
-        planned_nodes = planned.get("nodes")
-        if isinstance(observed.get("nodes"), Mapping) and isinstance(planned_nodes, Mapping):
-            # A missing node may be that of a later step.
-            kept = {k: node for k, node in observed["nodes"].items() if node["platform_name"] or k in planned_nodes}
-            observed = _replace_nodes(observed, kept)
-        nodes_on_machines = {k for k, node in (planned_nodes or {}).items() if node.get("machine")}
+        planned_nodes = get_mapping(planned, "nodes")
         nodes = get_mapping(observed, "nodes")
-        missing_nodes = [k for k, node in nodes.items() if not node["platform_name"] and k in nodes_on_machines]
+        missing_nodes = []
+        if isinstance(planned.get("nodes"), Mapping):
+            # A missing node that is not planned may be that of a later step.
+            nodes = {name: node for name, node in nodes.items() if node["platform_name"] or name in planned_nodes}
+            observed = _replace_nodes(observed, nodes)
+            missing_nodes = [
+                name for name, node in nodes.items() if not node["platform_name"] and planned_nodes[name].get("machine")
+            ]
         if missing_nodes:
             names = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
             raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
@@ -329,11 +336,12 @@ class ObservedSites(FixedIdentity):
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Report machine actions, unless the provider runs them."""
+        if self._runs_actions:
+            return []
         return [
             (number, Problem((), "unsupported-by-provider", explain_unsupported_action(request.planned)))
             for number, request in enumerate(requests)
             if request.key.type == MACHINE_ACTION_TYPE and request.planned and not request.prior
-            if not self._runs_actions
         ]
 
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
@@ -359,7 +367,8 @@ class ObservedSites(FixedIdentity):
 
 def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
     """Explain why an action is not run, and the alternatives."""
-    verb = {"PowerOff": "power-off"}.get(str(planned.get("action")), str(planned.get("action")).lower())
+    action = str(planned.get("action"))
+    verb = {"PowerOff": "power-off"}.get(action, action.lower())
     machine = str(planned.get("machine_id")).rpartition("/")[2]
     return (
         "This provider runs no machine actions. Set act_on_machines = true in the block of provider azure, or remove "
@@ -378,12 +387,12 @@ def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
     """Build the observation of a requested object, None if the site does not list it."""
-    key, planned = request.key, request.planned or {}
+    key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
         return None
     if key.type == _CLUSTER:
-        prior = request.prior or {}
+        prior = request.prior_attributes
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
@@ -430,8 +439,8 @@ def _remove_generated_machines(
     """Return a rack without the machines generated by machine_count if the observed ones have other names.
     VMs would otherwise be predicted on missing machines.
     """
-    generated = attributes.get("machines") if item.type == RACK else None
-    observed = machine_names.get(item.id)
+    generated = attributes.get("machines")
+    observed = machine_names.get(item.id)  # none but for racks
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes
     return {**attributes, "machine_count": 0, "machines": {}}
@@ -450,14 +459,11 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
         return attributes
-    deleted = {
-        name
-        for name, node in nodes.items()
-        if not node["platform_name"] and (before.get(name) or {"platform_name": name})["platform_name"]
-    }
-    if not deleted:
+    nodes_without_machine = {name for name, node in before.items() if not node["platform_name"]}
+    remaining = {name: node for name, node in nodes.items() if node["platform_name"] or name in nodes_without_machine}
+    if len(remaining) == len(nodes):
         return attributes
-    return _replace_nodes(attributes, {name: node for name, node in nodes.items() if name not in deleted})
+    return _replace_nodes(attributes, remaining)
 
 
 def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -465,7 +471,7 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     before = recorded.get("nodes")
     if before == {}:  # its creation failed, and no node is known to exist since
         return _replace_nodes(attributes, {})
-    before = before or {}
+    before = get_mapping(before)
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 
 
@@ -495,7 +501,8 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
             recorded = {label: part for label, part in recorded.items() if label in observed}
-            observed = _remove_hugepages_of_azure_block(recorded, observed) if name == "agent_pool" else observed
+            if name == "agent_pool":
+                observed = _remove_hugepages_of_azure_block(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
         merged["cordoned"] = merged["cordon_status"] == CORDONED_STATUS  # else it is to be cordoned again
@@ -506,9 +513,7 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
     """Return pools without hugepages requested by their azure block; they are not arguments."""
     pools = dict(observed)
     for label, pool in recorded.items():
-        body = get_mapping(pool, "azure", "body")
-        properties = body.get("properties") if isinstance(body, Mapping) else None
-        options = properties.get("agentOptions") if isinstance(properties, Mapping) else None
+        options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")
         if options and not pool.get("kubelet"):
             pools[label] = {name: part for name, part in pools[label].items() if name != "kubelet"}
     return pools

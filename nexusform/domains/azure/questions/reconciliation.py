@@ -107,18 +107,18 @@ class _SiteReplayer:
         self.site = site
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
-        self.numbers: dict[tuple[str, str], int] = {}
+        self.numbers: Counter[tuple[str, str]] = Counter()
         self.hits = 0
         self.sure = 0
         self.chance = 0.0
         self.misses: list[MisplacedVm] = []
-        self.unjudged: dict[str, int] = {}
+        self.unjudged: Counter[str] = Counter()
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
         """Process the batches in order."""
         for batch in batches:
             if batch.skip_reason:
-                self.unjudged[batch.skip_reason] = self.unjudged.get(batch.skip_reason, 0) + len(batch.vms)
+                self.unjudged[batch.skip_reason] += len(batch.vms)
                 for vm in batch.vms:
                     self._place_observed_vm(vm)
             else:
@@ -157,7 +157,7 @@ class _SiteReplayer:
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
-        number = self.numbers.get((vm.cluster, vm.pool), 0)
+        number = self.numbers[vm.cluster, vm.pool]
         return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.constraints)
 
     def _place_observed_vm(self, vm: ObservedVm) -> None:
@@ -165,7 +165,7 @@ class _SiteReplayer:
         if vm.placement.machine not in self.machine_names:
             return
         demand = self._build_demand(vm)
-        self.numbers[vm.cluster, vm.pool] = self.numbers.get((vm.cluster, vm.pool), 0) + 1
+        self.numbers[vm.cluster, vm.pool] += 1
         self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
 
 
@@ -300,7 +300,7 @@ def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[Rack
     occupied = {vm.placement.machine for vm in _list_vms(inventory) if vm.placement is not None}
     machines: list[Machine] = []
     for machine in inventory.machines:
-        hardware = CATALOGUES[NEWEST].machine_skus.get(machine.machine_sku or "", machine.hardware)
+        hardware = machine.find_hardware(CATALOGUES[NEWEST].machine_skus)
         if hardware is not None:
             # A machine with VMs counts as schedulable, regardless of its current facts.
             facts = get_default_facts() if machine.name in occupied else machine.facts
@@ -339,7 +339,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) 
             size = f"{vm.shape.cpu_cores} vCPU"
             sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
-            timed.append(((vm.created_at or "", vm.name, 0, ""), real_vm))
+            timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
     uncertain_period = _find_uncertain_capacity_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
@@ -368,11 +368,10 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
     for cluster in inventory.clusters:
         pools_made = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
-            pool_made = pools_made.get(node.pool) or cluster.created_at or ""
-            node_made = node.created_at or ""
-            is_later_day = node_made[: len(_DAY)] > pool_made[: len(_DAY)]
+            pool_made = pools_made.get(node.pool) or cluster.created_at
+            is_later_day = node.created_at[: len(_DAY)] > pool_made[: len(_DAY)]
             if pool_made and is_later_day:
-                spans.append((pool_made, node_made))
+                spans.append((pool_made, node.created_at))
     if not spans:
         return None
     return min(start for start, _ in spans), max(end for _, end in spans)
@@ -383,17 +382,14 @@ def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, Vm
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones
-    cluster_made = cluster.created_at or ""
     for node in cluster.nodes:
         sku = skus.get(node.vm_sku_name or "")
         if node.placement is None or sku is None:
             continue
-        node_made = node.created_at or ""
-        pool_zones = zones.get(node.pool) or ()
-        constraints = PlacementConstraints(frozenset(pool_zones) if pool_zones else None)
+        constraints = PlacementConstraints(frozenset(zones.get(node.pool, ())) or None)
         vm = ObservedVm(node.name, cluster.name, node.pool, sku, constraints, _build_placement(node.placement))
         pool_index = order.get(node.pool, len(order))
-        yield (node_made or cluster_made, cluster.name, pool_index, node_made), vm
+        yield (node.created_at or cluster.created_at, cluster.name, pool_index, node.created_at), vm
 
 
 def _build_placement(location: AzVmLocation) -> Placement:

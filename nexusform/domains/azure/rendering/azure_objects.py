@@ -166,21 +166,24 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     for change in changes_by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
             # Find the resource group in the azure block of a change; a pool uses its cluster's.
-            values = change.after or change.before or {}
-            owner = clusters.get(str(values.get("kubernetes_cluster_id")))
-            if owner is not None:
-                values = owner.after or owner.before or {}
-            group = str(get_mapping(values, "azure").get("resource_group") or "")
+            owner = clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
+            group = str(get_mapping(_get_attributes(owner), "azure").get("resource_group") or "")
             objects += (replace(resource_object, group=group) for resource_object in _build_resources(change, clusters))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
-    placed = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
+    deleted = [resource for resource in objects if resource.action is ResourceAction.DELETE]
+    applied = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
     vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
     return PlannedAzureResources(
-        applied=tuple(sorted(placed, key=lambda resource: position[resource.address])),
-        deleted=tuple(resource for resource in objects if resource.action is ResourceAction.DELETE),
+        applied=tuple(sorted(applied, key=lambda resource: position[resource.address])),
+        deleted=tuple(deleted),
         skipped=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _CHANGING_ACTIONS),
         cordons=tuple(chain.from_iterable(map(_find_requested_cordons, plan.changes))),
     )
+
+
+def _get_attributes(change: Change) -> Mapping[str, Any]:
+    """Return the planned attributes of an object; of a deleted one the prior ones."""
+    return change.after or change.before or {}
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
@@ -232,7 +235,7 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
         yield from _build_resources(replace(change, action=Action.CREATE, before=None), clusters)
         return
     kind, address = _TYPES[change.address.type], str(change.address)
-    attributes = _replace_secrets_by_inputs(change.after or change.before or {}, change)
+    attributes = _replace_secrets_by_inputs(_get_attributes(change), change)
     before = _replace_unchanged_secrets(change)
     if kind == POOL:
         names, site = _resolve_pool_names(attributes, clusters)
@@ -264,8 +267,7 @@ def _resolve_pool_names(attributes: Mapping[str, Any], clusters: Mapping[str, Ch
     cluster_id = str(attributes["kubernetes_cluster_id"])
     site, _, cluster_name = cluster_id.rpartition("/")
     if cluster_id in clusters:
-        cluster = clusters[cluster_id].after or clusters[cluster_id].before or {}
-        cluster_name = str(cluster.get("name", cluster_name))
+        cluster_name = str(_get_attributes(clusters[cluster_id]).get("name", cluster_name))
     return (cluster_name, str(attributes["name"])), site
 
 
@@ -401,13 +403,13 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def _read_opaque_properties(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the `properties` in the body of an azure block."""
     properties = read_opaque_body(attributes).get("properties")
-    return properties if isinstance(properties, Mapping) else {}
+    return properties if isinstance(properties, Mapping) else {}  # may be unknown
 
 
 def _read_tags(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the tags in an azure block."""
     tags = read_opaque_body(attributes).get("tags")
-    return tags if isinstance(tags, Mapping) else {}
+    return tags if isinstance(tags, Mapping) else {}  # may be unknown
 
 
 def _replace_secrets_by_inputs(attributes: Mapping[str, Any], change: Change) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from nexusform.domains.openstack.importers.capture_script import (
     TRAITS,
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
-from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU, Flavor
+from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU, Flavor, split_list
 from nexusform.json_data.plain_data import get_mapping
 
 INVALID: Final = "invalid-openstack-file"
@@ -59,7 +59,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     if reading.problems:
         return reading
     try:
-        _fill_missing_columns(reading, tables)
+        _fill_from_tables(reading, tables)
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
         detail = f"A column is missing or has an unexpected value: {problem}. Capture the files again."
         reading.problems.append(_build_problem(detail))
@@ -84,7 +84,8 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
     return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
 
 
-def _fill_missing_columns(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
+def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
+    """Fill the reading from the rows of the files by name. Raises KeyError, TypeError, ValueError, OverflowError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
@@ -109,8 +110,8 @@ def _fill_missing_columns(reading: OpenstackFiles, tables: Mapping[str, Rows]) -
         values = _build_host(uuid, services[host], host, tables)
         if values["resources"].keys() & {VCPU, PCPU}:
             details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
-            values["hypervisor_version"] = int(details.get("hypervisor_version") or 0)
-            values["hypervisor_type"] = str(row.get("hypervisor_type") or "")
+            values["hypervisor_version"] = _read_count(details, "hypervisor_version")
+            values["hypervisor_type"] = _read_first_text(row, "hypervisor_type")
             reading.hosts[host] = {**values, **_read_host_details(hostname, nodes)}
         else:
             detail = f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): it is left out.'
@@ -176,12 +177,22 @@ def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
     return figure if name == "allocation_ratio" else int(figure)
 
 
+def _read_count(row: Mapping[str, Any], column: str) -> int:
+    """Return the number of a column, 0 if it is empty or absent."""
+    return int(row.get(column) or 0)
+
+
+def _read_first_text(row: Mapping[str, Any], *columns: str) -> str:
+    """Return the text of the first filled column (clients name columns differently), else ""."""
+    return next((str(row[column]) for column in columns if row.get(column)), "")
+
+
 def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
-    swap = int(row.get("swap") or 0)
+    swap = _read_count(row, "swap")
     return {
         "vcpus": int(row["vcpus"]),
         "memory_mib": int(row["ram"]),
-        "disk_gib": int(row["disk"]) + int(row.get("ephemeral") or 0) + -(-swap // 1024),
+        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),
         "properties": _read_properties(row.get("properties")),
     }
 
@@ -199,16 +210,16 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown = []
     for row in tables["servers"]:
-        host, status = str(row.get("host") or ""), str(row.get("status")).upper()
+        host, status = _read_first_text(row, "host"), str(row.get("status")).upper()
         if not host or status in _STATES_WITHOUT_CAPACITY:
             continue
-        flavor, key = str(row.get("flavor_name") or row.get("flavor") or ""), str(row["id"])
+        flavor, key = _read_first_text(row, "flavor_name", "flavor"), str(row["id"])
         if flavor not in reading.flavors:
             detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
-        size = reading.flavors.get(flavor, {"vcpus": 0, "memory_mib": 0, "disk_gib": 0})
-        figures = {name: size[name] for name in ("vcpus", "memory_mib", "disk_gib")}
-        image = str(row.get("image_id") or row.get("image") or "")
+        size = reading.flavors.get(flavor, {})
+        figures = {name: size.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}
+        image = _read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
         request = parse_flavor(flavors[flavor], {}, properties) if flavor in flavors else FlavorRequest()
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
@@ -246,7 +257,7 @@ def _add_usage_without_server(
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:
             continue
-        used = {str(row["resource_class"]): int(row.get("used") or 0) for row in tables.get(f"{INVENTORY}-{uuid}", [])}
+        used = {str(row["resource_class"]): _read_count(row, "used") for row in tables.get(f"{INVENTORY}-{uuid}", [])}
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {
             name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
@@ -264,7 +275,7 @@ def _split_names(value: Any) -> Sequence[str]:
     """Return a list of names: a list, or a text with commas (older clients)."""
     if isinstance(value, list):
         return [str(item) for item in value]
-    return [part.strip() for part in str(value or "").split(",") if part.strip()]
+    return split_list(str(value or ""))
 
 
 def _read_properties(value: Any) -> dict[str, str]:
@@ -348,8 +359,8 @@ def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
         "pinned": format_cpus(cell.get("pinned_cpus") or ()),
         "siblings": [format_cpus(core) for core in cell.get("siblings") or ()],
         "memory_mib": int(cell["memory"]),
-        "used_memory_mib": int(cell.get("memory_usage") or 0),
-        "used_vcpus": int(cell.get("cpu_usage") or 0),
+        "used_memory_mib": _read_count(cell, "memory_usage"),
+        "used_vcpus": _read_count(cell, "cpu_usage"),
         "pages": [_parse_memory_pages(_unwrap_versioned_object(pages)) for pages in cell.get("mempages") or ()],
         "socket": cell.get("socket"),
     }
@@ -358,7 +369,7 @@ def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
 def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
     return {
         "size_kib": int(pages["size_kb"]),
-        **{name: int(pages.get(name) or 0) for name in ("total", "used", "reserved")},
+        **{name: _read_count(pages, name) for name in ("total", "used", "reserved")},
     }
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.openstack.scheduling.nova_host_records import Flavor
+from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, split_list
 from nexusform.domains.openstack.scheduling.numa_fit import (
     ANY,
     DEDICATED,
@@ -78,6 +78,11 @@ class FlavorRequest(Struct, frozen=True):
     problem: str = ""
 
     @property
+    def thread_policy(self) -> str:
+        """Policy of the threads of dedicated CPUs, "" without NUMA cells."""
+        return self.numa.thread_policy if self.numa is not None else ""
+
+    @property
     def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
         return self.numa is not None or bool(self.devices) or bool(self.unknown_alias)
@@ -114,7 +119,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
             if values.get(key) and values[key] not in known:
                 raise ValueError(_format_invalid_property(key, values[key]))
     numa = _parse_numa_request(flavor, image)
-    affinity = properties.get(_AFFINITY) or image.get(_AFFINITY) or ""
+    affinity = _select_property(properties, image, _AFFINITY)
     if image.get(_AFFINITY, affinity) != affinity:
         raise ValueError(_format_property_conflict(_AFFINITY))
     counts = _parse_pci_aliases(properties.get(_ALIAS, ""))
@@ -124,17 +129,25 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         if name in aliases
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
-    dedicated = sum(cell.dedicated_vcpus for cell in numa.cells) if numa is not None else 0
-    emulator = numa.emulator_cpus if numa is not None else 0
+    if affinity == SOCKET:
+        traits.add(_SOCKET_TRAIT)
+    cpu_request = numa or NumaRequest()
+    dedicated = sum(cell.dedicated_vcpus for cell in cpu_request.cells)
+    emulator = cpu_request.emulator_cpus
     return FlavorRequest(
         numa=numa,
         devices=devices,
         dedicated_vcpus=dedicated + emulator,
         emulator_vcpus=emulator,
-        fallback_vcpus=dedicated if numa is not None and numa.cpu_policy == DEDICATED else 0,
-        traits=frozenset(traits | ({_SOCKET_TRAIT} if affinity == SOCKET else set())),
+        fallback_vcpus=dedicated if cpu_request.cpu_policy == DEDICATED else 0,
+        traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )
+
+
+def _select_property(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> str:
+    """Return a property of the flavor, else of the image, else ""."""
+    return properties.get(key) or image.get(key, "")
 
 
 def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str) -> str:
@@ -154,7 +167,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     dedicated = _parse_dedicated_cpu_mask(flavor, policy)
     if flavor.properties.get(_NODES) and image.get(_NODES):
         raise ValueError(_format_property_conflict(_NODES))
-    nodes = flavor.properties.get(_NODES) or image.get(_NODES) or ""
+    nodes = _select_property(flavor.properties, image, _NODES)
     page_size = _parse_page_size(flavor.properties, image)
     if nodes and (not nodes.isdigit() or int(nodes) < 1):
         raise ValueError(_format_invalid_property(_NODES, nodes))
@@ -193,8 +206,10 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
         raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
     if not mask:
         return vcpus if policy == DEDICATED else frozenset()
-    dedicated = _parse_cpus(f"0-{flavor.vcpus - 1},{mask}" if mask.startswith("^") else mask, _MASK)
-    if not dedicated < vcpus or not dedicated:
+    # A mask of exclusions alone excludes from all vCPUs.
+    prefix = f"0-{flavor.vcpus - 1}," if mask.startswith("^") else ""
+    dedicated = _parse_cpus(f"{prefix}{mask}", _MASK)
+    if not frozenset() < dedicated < vcpus:
         raise ValueError(_format_invalid_property(_MASK, mask))
     return dedicated
 
@@ -253,11 +268,15 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
     """Return CPUs such as "0-3,^2". Raises ValueError."""
     cpus: set[int] = set()
     excluded: set[int] = set()
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in split_list(text):
         match = re.fullmatch(r"(\^?)\s*(\d+)(?:\s*-\s*(\d+))?", part)
-        if match is None or int(match[2]) > int(match[3] or match[2]):
+        if match is None:
             raise ValueError(_format_invalid_property(key, text))
-        (excluded if match[1] else cpus).update(range(int(match[2]), int(match[3] or match[2]) + 1))
+        exclusion, first, last = match.groups()
+        numbers = range(int(first), int(last or first) + 1)
+        if not numbers:
+            raise ValueError(_format_invalid_property(key, text))
+        (excluded if exclusion else cpus).update(numbers)
     return frozenset(cpus - excluded)
 
 
@@ -270,7 +289,7 @@ def _parse_number(text: str, key: str) -> int:
 def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
     """Return (alias, count) pairs. Raises ValueError."""
     pairs = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in split_list(text):
         name, _, number = part.rpartition(":")
         if not name or not number.strip().isdigit():
             raise ValueError(_format_invalid_property(_ALIAS, text))

@@ -6,6 +6,7 @@ order of their placement. The inventory counts its servers already: a server wit
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -28,7 +29,6 @@ from nexusform.domains.openstack.scheduling.numa_fit import (
     GuestCell,
     HostCell,
     HostRatios,
-    NumaRequest,
     fit_numa_cells,
     update_host_cells,
 )
@@ -66,7 +66,7 @@ class NovaHostUsage(Struct, frozen=True):
 
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
         """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
-        count, policy = request.dedicated_vcpus, request.numa.thread_policy if request.numa is not None else ""
+        count, policy = request.dedicated_vcpus, request.thread_policy
         has_trait = HYPERTHREADING in self.host.traits
         if (policy == ISOLATE and has_trait) or (policy == REQUIRE and not has_trait):
             return False
@@ -97,9 +97,9 @@ class NovaHostUsage(Struct, frozen=True):
         ratios = HostRatios(
             get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio
         )
-        devices_by_cell: dict[int | None, int] = {}
+        devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:
-            devices_by_cell[pool.numa_node] = devices_by_cell.get(pool.numa_node, 0) + pool.count
+            devices_by_cell[pool.numa_node] += pool.count
         check = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
         return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check, attempts)
 
@@ -145,8 +145,9 @@ class UsageTable:
         """Return the use of the host of these records."""
         usage = self._usages.get(records)
         if usage is None:
-            if len(records) > 1 and not records[-1].startswith(SERVER_RECORD):
-                usage = self._add(self.get_usage(records[:-1]), records[-1])
+            *previous, last = records
+            if previous and not last.startswith(SERVER_RECORD):
+                usage = self._add(self.get_usage(tuple(previous)), last)
             else:
                 usage = self._build_usage(records)
             self._usages[records] = usage
@@ -185,11 +186,10 @@ class UsageTable:
 
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
         request = self._requests.get(server.sku_name, FlavorRequest())
-        numa = request.numa or NumaRequest()
-        usage = replace(usage, cells=update_host_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
+        cells = update_host_cells(usage.cells, server.numa_cells, request.thread_policy, sign=-1)
         pools = list(usage.pools)
+        nodes = [cell.id for cell in server.numa_cells]
         for device in request.devices:
-            nodes = [cell.id for cell in server.numa_cells]
             matching = [pool for pool in pools if pool.has_properties(device.alias.properties)]
             matching.sort(key=lambda pool: pool.numa_node not in nodes)
             if matching:
@@ -197,7 +197,7 @@ class UsageTable:
                 pools[index] = replace(matching[0], count=matching[0].count + device.count)
             else:
                 pools.append(DevicePool(device.count, device.alias.properties, next(iter(nodes), None)))
-        return replace(usage, pools=tuple(pools))
+        return replace(usage, cells=cells, pools=tuple(pools))
 
 
 def get_resource(host: NovaHost, resource_class: str) -> Resource:

@@ -99,7 +99,7 @@ def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
     cells = [
         {
             **cell,
-            **{key: list(parse_cpus(cell.get(key) or "")) for key in ("shared", "dedicated", "pinned")},
+            **{key: list(parse_cpus(cell.get(key))) for key in ("shared", "dedicated", "pinned")},
             "siblings": [list(parse_cpus(core)) for core in cell.get("siblings") or ()],
         }
         for cell in values.get("numa_cells") or ()
@@ -109,12 +109,18 @@ def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
 
 def build_server(values: Mapping[str, Any]) -> NovaServer:
     """Build a server from plain data. Raises ValueError if it is invalid."""
-    cells = [{**cell, "pins": list(parse_cpus(cell.get("pins") or ""))} for cell in values.get("numa_cells") or ()]
+    cells = [{**cell, "pins": list(parse_cpus(cell.get("pins")))} for cell in values.get("numa_cells") or ()]
     return msgspec.convert({**values, "numa_cells": cells}, NovaServer, strict=False)
 
 
-def parse_cpus(text: str) -> Iterator[int]:
+def split_list(text: str) -> list[str]:
+    """Return the parts of a text with commas, without blanks and without empty parts."""
+    parts = [part.strip() for part in text.split(",")]
+    return [part for part in parts if part]
+
+
+def parse_cpus(text: str | None) -> Iterator[int]:
     """Yield the CPUs of a text such as "0-3,8". Raises ValueError."""
-    for part in filter(None, text.split(",")):
+    for part in split_list(text or ""):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)

@@ -161,12 +161,10 @@ class _NovaRules(NamedTuple):
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
                 "openstack_site, as in nova.conf."
             )
-        unchecked = [
-            name for name, needs in ((NUMA, request.numa), (PCI, request.devices)) if needs and name not in self.enabled
-        ]
-        if unchecked:
+        missing_filter = _find_missing_filter(request, self.enabled)
+        if missing_filter:
             return (
-                f'The flavor "{sku.name}" needs {unchecked[0]}, and enabled_filters do not have it: Nova then checks '
+                f'The flavor "{sku.name}" needs {missing_filter}, and enabled_filters do not have it: Nova then checks '
                 "its cells and devices only on the chosen host, and retries on others."
             )
         is_described = all(host.has_details for host in self.hosts.values())
@@ -176,9 +174,12 @@ class _NovaRules(NamedTuple):
             return ""
         if constraints.image not in self.images:
             kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
-            missing = f'the inventory has no image "{constraints.image}" (image-ID.json).'
-            reason = missing if constraints.image else _UNKNOWN_IMAGE
-            return "" if len(kinds) == 1 else f"Hosts support different images, and {reason}"
+            if len(kinds) == 1:
+                return ""
+            reason = _UNKNOWN_IMAGE
+            if constraints.image:
+                reason = f'the inventory has no image "{constraints.image}" (image-ID.json).'
+            return f"Hosts support different images, and {reason}"
         if select_host_properties(self.images[constraints.image]) and not is_described:
             return f'The hosts that support the image "{constraints.image}" are unknown: {_HOW_TO_DESCRIBE}'
         return ""
@@ -197,8 +198,8 @@ class _NovaRules(NamedTuple):
         missing = sorted(request.traits - host.traits)
         if missing:
             return f"trait {missing[0]} is required"
-        flavor = self.flavors.get(demand.sku.name)
-        for key, value in flavor.properties.items() if flavor is not None else ():
+        flavor = self.flavors.get(demand.sku.name, _NO_FLAVOR)
+        for key, value in flavor.properties.items():
             reason = self._check_flavor_property(key, value, host)
             if reason:
                 return reason
@@ -217,7 +218,8 @@ class _NovaRules(NamedTuple):
         """Return why a property of the flavor rejects the host, or ""."""
         if key.startswith(TRAIT):
             trait = key.removeprefix(TRAIT)
-            if (value == "required") is not (trait in host.traits) and value in ("required", "forbidden"):
+            rejected_value = "forbidden" if trait in host.traits else "required"
+            if value == rejected_value:
                 return f"trait {trait} is {value}"
         if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
             name = key.removeprefix(_SCOPED_SPEC)
@@ -229,6 +231,14 @@ class _NovaRules(NamedTuple):
         return ""
 
 
+def _find_missing_filter(request: FlavorRequest, enabled: frozenset[str]) -> str:
+    """Return a filter needed by a request and not enabled, or ""."""
+    if request.numa and NUMA not in enabled:
+        return NUMA
+    return PCI if request.devices and PCI not in enabled else ""
+
+
+_NO_FLAVOR: Final = Flavor("", 0, 0, 0)
 _UNKNOWN_IMAGE: Final = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
 _HOW_TO_DESCRIBE: Final = (
     "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` (compute_nodes.json). Until then "
@@ -269,7 +279,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
 
 def _build_usage_filter(
-    rules: _NovaRules, name: str, finds_room: Callable[[NovaHostUsage, FlavorRequest, int], bool], subject: str
+    rules: _NovaRules, name: str, fits: Callable[[NovaHostUsage, FlavorRequest, int], bool], subject: str
 ) -> CapacityFilter:
     """Build a filter on NUMA cells or PCI devices; hosts without details pass."""
 
@@ -279,7 +289,8 @@ def _build_usage_filter(
         def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
             vcpus = capacity.cpus[0] - usage.fallback_vcpus
-            return None if not usage.host.has_details or finds_room(usage, request, vcpus) else f"{subject} do not fit"
+            is_possible = not usage.host.has_details or fits(usage, request, vcpus)
+            return None if is_possible else f"{subject} do not fit"
 
         return find_rejection
 

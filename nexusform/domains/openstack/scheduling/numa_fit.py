@@ -187,11 +187,11 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
     if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
         return False
     if request.is_pinned:
-        packed = _select_dedicated_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
-        if packed is None:
+        selected_cpus = _select_dedicated_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
+        if selected_cpus is None:
             return False
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
-        guest.pins, guest.emulator_pins = packed
+        guest.pins, guest.emulator_pins = selected_cpus
         guest.id = cell.id
         if not guest.vcpus:  # Nova takes a cell without vCPUs for none
             return False
@@ -268,26 +268,27 @@ def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: in
 def update_host_cells(
     cells: Sequence[HostCell], guests: Iterable[GuestCell], thread_policy: str = "", sign: int = 1
 ) -> tuple[HostCell, ...]:
-    """Return the host cells after a VM took its cells, or returned them (`sign` -1)."""
+    """Return the host cells with the guest cells of a VM added (`sign` 1) or removed (`sign` -1)."""
     changed = {cell.id: cell for cell in cells}
     for guest in guests:
-        cell = changed.get(guest.id)
-        if cell is not None:
-            size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
-            pages = tuple(
-                replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
-                if item.size_kib == size
-                else item
-                for item in cell.pages
-            )
-            pins = frozenset((*guest.pins, *guest.emulator_pins))
-            if thread_policy == ISOLATE:
-                pins = pins.union(*(core for core in cell.siblings if core & pins))
-            changed[guest.id] = replace(
-                cell,
-                pages=pages,
-                used_memory_mib=max(cell.used_memory_mib + sign * guest.memory_mib, 0),
-                used_vcpus=max(cell.used_vcpus + sign * guest.shared_vcpus, 0),
-                pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
-            )
+        if guest.id in changed:
+            changed[guest.id] = _update_host_cell(changed[guest.id], guest, thread_policy, sign)
     return tuple(changed.values())
+
+
+def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign: int) -> HostCell:
+    size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
+    pages = list(cell.pages)
+    for index, item in enumerate(pages):
+        if item.size_kib == size:
+            pages[index] = replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
+    pins = frozenset((*guest.pins, *guest.emulator_pins))
+    if thread_policy == ISOLATE:
+        pins = pins.union(*(core for core in cell.siblings if core & pins))
+    return replace(
+        cell,
+        pages=tuple(pages),
+        used_memory_mib=max(cell.used_memory_mib + sign * guest.memory_mib, 0),
+        used_vcpus=max(cell.used_vcpus + sign * guest.shared_vcpus, 0),
+        pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
+    )

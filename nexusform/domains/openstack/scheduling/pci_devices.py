@@ -64,23 +64,26 @@ def allocate_pci_devices(
     cells: Collection[int] = (),
     sockets: Mapping[int, int | None] | None = None,
 ) -> list[DevicePool] | None:
-    """Return the pools after the requests took their devices, None if there are too few. `cells` are the host cells of
-    the VM; `sockets` are those of all host cells.
+    """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
+    the VM; `sockets` has the socket of each host cell.
     """
-    left = list(pools)
+    remaining = list(pools)
     for request in requests:
-        selected = _select_pools(left, request, cells, sockets or {})
-        if sum(pool.count for pool in selected) < request.count:
+        selected = _select_pools(remaining, request, cells, sockets or {})
+        if _count_free_devices(selected) < request.count:
             return None
         missing = request.count
         for pool in selected:
-            taken = min(missing, pool.count)
-            index = next(number for number, item in enumerate(left) if item is pool)
-            left[index : index + 1] = [replace(pool, count=pool.count - taken)] if pool.count > taken else []
-            missing -= taken
+            allocated = min(missing, pool.count)
+            index = next(number for number, item in enumerate(remaining) if item is pool)
+            if pool.count > allocated:
+                remaining[index] = replace(pool, count=pool.count - allocated)
+            else:
+                del remaining[index]
+            missing -= allocated
             if not missing:
                 break
-    return left
+    return remaining
 
 
 def _select_pools(
@@ -100,19 +103,23 @@ def _select_near_pools(
     pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
     """Return the pools near these cells, as far as the policy requires or prefers them."""
-    near = [pool for pool in pools if pool.numa_node in cells]
+    near = _select_pools_of_cells(pools, cells)
     if request.numa_policy == REQUIRED or _count_free_devices(near) >= request.count:
         return near
     if request.numa_policy == SOCKET:
-        near_sockets = {sockets.get(cell) for cell in cells}
         if None in sockets.values():
             return []
+        near_sockets = {sockets.get(cell) for cell in cells}
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
-        return [pool for pool in pools if pool.numa_node in near_cells]
-    near = [pool for pool in pools if pool.numa_node in (*cells, None)]
+        return _select_pools_of_cells(pools, near_cells)
+    near = _select_pools_of_cells(pools, (*cells, None))
     if request.numa_policy == LEGACY or _count_free_devices(near) >= request.count:
         return near
     return sorted(pools, key=lambda pool: pool.numa_node not in (*cells, None))
+
+
+def _select_pools_of_cells(pools: Iterable[DevicePool], cells: Collection[int | None]) -> list[DevicePool]:
+    return [pool for pool in pools if pool.numa_node in cells]
 
 
 def _count_free_devices(pools: Iterable[DevicePool]) -> int:

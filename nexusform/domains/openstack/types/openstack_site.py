@@ -103,12 +103,16 @@ _PLACEMENT_FIELDS: Final = ("resource_class", "traits")
 
 
 def _check_aliases(aliases: Any) -> Iterator[Problem]:
-    for name, fields in aliases.items() if isinstance(aliases, Mapping) else ():
-        policy = fields.get("numa_policy") if isinstance(fields, Mapping) else None
-        for key in _PLACEMENT_FIELDS if isinstance(fields, Mapping) else ():
+    if not isinstance(aliases, Mapping):
+        return
+    for name, fields in aliases.items():
+        if not isinstance(fields, Mapping):
+            continue
+        for key in _PLACEMENT_FIELDS:
             if key in fields:
                 detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)
+        policy = fields.get("numa_policy")
         if isinstance(policy, str) and policy not in POLICIES:
             detail = f'"{policy}" is no NUMA policy. Use one of {", ".join(POLICIES)}.'
             yield Problem(("pci_aliases", name, "numa_policy"), "invalid-pci-alias", detail)

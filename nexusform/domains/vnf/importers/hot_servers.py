@@ -24,6 +24,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VduScaleSteps,
     VduSize,
 )
+from nexusform.json_data.plain_data import get_list, get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 ANTI_AFFINITY: Final = "anti-affinity"
@@ -55,8 +56,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     title = template.resolve_value(properties.get_node("name"))
     policy = _parse_server_group_policy(name, properties, template)
     max_per_host = _parse_max_per_host(policy, properties, template)
-    title_text = title if isinstance(title, str) else ""
-    return ServerGroup(name, title_text, policy, max_per_host, body, notes, template.is_repeated)
+    return ServerGroup(name, get_text(title), policy, max_per_host, body, notes, template.is_repeated)
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
@@ -66,7 +66,7 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
     if policy_node.is_absent:
         policy_node = properties.get_node("policy")
     value = template.resolve_value(policy_node)
-    policies = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    policies = get_list([value] if isinstance(value, str) else value)
     unresolved = next((part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None)
     if unresolved is not None:
         detail = f'the policy of "{name}" needs a value for {unresolved.description}; set it in parameters.'
@@ -363,8 +363,8 @@ def add_server_vdu(
         has_count=repeat.is_explicit,
         has_bounds=repeat.is_explicit,
         has_scheduler_hints=has_hints,
-        flavor=flavor if isinstance(flavor, str) else "",
-        image=image if isinstance(image, str) else "",
+        flavor=get_text(flavor),
+        image=get_text(image),
     )
     reading.scaling_groups[vdu_name] = repeat.group
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
@@ -426,8 +426,7 @@ def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
             continue
         aspect, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
-        existing_aspect = aspects.get(aspect)
-        steps = (*(existing_aspect.steps if existing_aspect else ()), VduScaleSteps(name, (step,)))
-        maximum = min(levels, existing_aspect.max_level) if existing_aspect else levels
-        aspects[aspect] = ScalingAspect(aspect, maximum, steps, vdu.origin)
+        known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, (), vdu.origin))
+        steps = (*known_aspect.steps, VduScaleSteps(name, (step,)))
+        aspects[aspect] = ScalingAspect(aspect, min(levels, known_aspect.max_level), steps, vdu.origin)
     return tuple(aspects.values())

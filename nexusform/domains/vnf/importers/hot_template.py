@@ -34,7 +34,13 @@ from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVA
 from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, parse_documents
 
 BASE_HOT: Final = "base_hot"
-_GROUPS: Final = ("OS::Heat::AutoScalingGroup", "OS::Heat::InstanceGroup", "AWS::AutoScaling::AutoScalingGroup")
+# Groups that repeat a resource.
+_REPEATED_TYPES: Final = (
+    "OS::Heat::AutoScalingGroup",
+    "OS::Heat::InstanceGroup",
+    "AWS::AutoScaling::AutoScalingGroup",
+    "OS::Heat::ResourceGroup",
+)
 _SERVERS: Final = ("OS::Nova::Server", "AWS::EC2::Instance")
 _MAX_DEPTH: Final = 8
 # Maximum number of resources; nested templates count on each use.
@@ -101,7 +107,7 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
     kind, properties = get_resource_type(body), get_resource_properties(body)
     if kind in _SERVERS:
         add_server_vdu(reading, template, name, properties, context.repetition, context.hints)
-    elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
+    elif kind in _REPEATED_TYPES:
         _add_scaling_group(reading, context, name, body)
     elif kind == "OS::Neutron::Port":
         check_sriov_port(name, properties, template)
@@ -142,7 +148,7 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
         add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
     elif kind and _is_template_type(kind, reading.nested):
         _add_nested_template(reading, inner_context, name, inner, kind)
-    elif kind in _GROUPS or kind == "OS::Heat::ResourceGroup":
+    elif kind in _REPEATED_TYPES:
         if context.depth < _MAX_DEPTH:
             _add_scaling_group(reading, replace(inner_context, depth=context.depth + 1), name, inner)
     elif not kind:

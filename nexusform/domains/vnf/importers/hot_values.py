@@ -43,16 +43,17 @@ class Template(Struct, frozen=True):
 
     def resolve_parameter(self, name: str) -> Any:
         """Return a parameter's value, else its default, else UnresolvedValue."""
-        for section in ("parameters", "Parameters"):
-            declaration = self.root.get_node(section, name)
-            kind = (declaration.get_node("type").text or declaration.get_node("Type").text).lower()
-            if name in self.values:
-                return _convert_parameter(self.values[name], kind)
-            for key in ("default", "Default"):
-                default = declaration.get_node(key)
-                if not default.is_absent:
-                    return _convert_parameter(default.data, kind)
-        return self.values.get(name, UnresolvedValue(f"the parameter {name}"))
+        declaration = self.root.get_node("parameters", name)
+        if declaration.is_absent:
+            declaration = self.root.get_node("Parameters", name)
+        kind = (declaration.get_node("type").text or declaration.get_node("Type").text).lower()
+        if name in self.values:
+            return _convert_parameter(self.values[name], kind)
+        for key in ("default", "Default"):
+            default = declaration.get_node(key)
+            if not default.is_absent:
+                return _convert_parameter(default.data, kind)
+        return UnresolvedValue(f"the parameter {name}")
 
     def resolve_value(self, node: Node) -> Any:
         """Return the resolved value of a part."""

@@ -95,8 +95,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
             profiles.setdefault(name, profile)
     levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
-    default_body = next((level for level in levels if level.name == default), None)
-    sizes = default_body.sizes if default_body is not None else {}
+    sizes = next((level.sizes for level in levels if level.name == default), {})
     vdus = tuple(
         _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes) for name, body in bodies.items()
     )
@@ -162,10 +161,12 @@ def _build_vdu(
     """Return a VDU with its minimum, maximum and initial number."""
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
-    bounds = [None if profile is None else profile.get_node(f"{bound}-number-of-instances") for bound in ("min", "max")]
-    lower, upper = (None if bound is None else parse_instance_count(bound, notes) for bound in bounds)
-    # The YANG default of the minimum is 1.
-    minimum = 1 if lower is None and profile is not None else lower or 0
+    minimum, upper = 0, None
+    if profile is not None:
+        lower = parse_instance_count(profile.get_node("min-number-of-instances"), notes)
+        upper = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
+        # The YANG default of the minimum is 1.
+        minimum = 1 if lower is None else lower
     if upper is not None and upper < minimum:
         detail = f'the VDU "{name}" has at most {upper} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
@@ -175,7 +176,7 @@ def _build_vdu(
         size=_parse_vdu_size(name, body, descriptor, notes),
         minimum=minimum,
         maximum=upper,
-        initial=max(minimum, 1) if level is None else max(level, minimum),
+        initial=max(minimum, 1 if level is None else level),
         has_count=level is not None,
         has_bounds=profile is not None,
     )
@@ -185,9 +186,10 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
     """Return the processors, memory and disk of a VDU from the referenced descriptions."""
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
-    compute = computes.get(_get_name(compute_reference))
+    compute_name = _get_name(compute_reference)
+    compute = computes.get(compute_name)
     if compute is None:
-        hint = suggest_name(_get_name(compute_reference), computes)
+        hint = suggest_name(compute_name, computes)
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
         notes.add_warning(compute_reference if not compute_reference.is_absent else body, IGNORED, detail)
         compute = Node(None, body.position)
@@ -204,7 +206,8 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
             notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
         elif "persistent" not in storage.get_node("type-of-storage").text:
             size = _parse_positive_number(storage.get_node("size-of-storage"), notes)
-            sizes += [] if size is None else [ceil(size)]
+            if size is not None:
+                sizes.append(ceil(size))
     return VduSize(
         None if cpus is None else ceil(cpus),
         None if memory is None else convert_to_gib(ceil(memory * _MIB_OF_A_GB)),
@@ -229,15 +232,21 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
 # --- levels and scaling ------------------------------------------------------------------------
 
 
+def _parse_number_of_instances(part: Node, notes: DocumentFindings) -> int:
+    """Return the number of instances in a part of a level or step, 1 if it is absent or invalid."""
+    number = parse_instance_count(part.get_node("number-of-instances"), notes)
+    return 1 if number is None else number
+
+
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
     bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
     for name, body in bodies.items():
         sizes: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
-            number = parse_instance_count(part.get_node("number-of-instances"), context.notes)
+            number = _parse_number_of_instances(part, context.notes)
             if vdu:
-                sizes[vdu] = 1 if number is None else number
+                sizes[vdu] = number
         scale: dict[str, int] = {}
         for part in body.get_node("scaling-info").list_items():
             level = parse_instance_count(part.get_node("scale-level"), context.notes)
@@ -249,11 +258,12 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
     """Return the default level: the named one, else the first."""
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
-    if _get_name(default_node) in names:
-        return _get_name(default_node)
+    default_name = _get_name(default_node)
+    if default_name in names:
+        return default_name
     if not default_node.is_absent:
-        hint = suggest_name(_get_name(default_node), names)
-        detail = f'the instantiation-level "{_get_name(default_node)}" does not exist.{hint}'
+        hint = suggest_name(default_name, names)
+        detail = f'the instantiation-level "{default_name}" does not exist.{hint}'
         notes.add_error(default_node, INVALID_DOCUMENT, detail)
     elif len(names) > 1:
         detail = "no default-instantiation-level is set, and several instantiation-levels exist."
@@ -271,9 +281,9 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
         for position, step in enumerate(order):
             for part in deltas[step].get_node("vdu-delta").list_items() if step in deltas else ():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
-                number = parse_instance_count(part.get_node("number-of-instances"), context.notes)
+                number = _parse_number_of_instances(part, context.notes)
                 if vdu:
-                    increments.setdefault(vdu, [0] * len(order))[position] = 1 if number is None else number
+                    increments.setdefault(vdu, [0] * len(order))[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
@@ -291,11 +301,12 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Descripto
     for vdu, profile in profiles.items():
         for entry in profile.get_node(_GROUP).list_items():
             node = entry if entry.text else entry.get_node("id")
-            if _get_name(node) in members:
-                members[_get_name(node)].append(vdu)
+            group = _get_name(node)
+            if group in members:
+                members[group].append(vdu)
             else:
-                hint = suggest_name(_get_name(node), groups)
-                detail = f'the group "{_get_name(node)}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
+                hint = suggest_name(group, groups)
+                detail = f'the group "{group}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
                 context.notes.add_warning(node, IGNORED, detail)
     for name, body in groups.items():
         if not members[name]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
+from nexusform.json_data.plain_data import get_mapping
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
 _BODY: Final = ("type", "members", "targets", "properties", "description")
@@ -25,6 +26,11 @@ class Topology(Struct, frozen=True):
     policies: tuple[tuple[str, Node], ...]
     parents: Mapping[str, str]
     inputs: Mapping[str, Any]
+
+    @property
+    def node_names(self) -> list[str]:
+        """Names of the node templates: VDUs, and nodes without a place, such as virtual links."""
+        return [name for name, _ in self.nodes]
 
     def get_kind(self, node: Node) -> str:
         """Return the last part of the standard type ("Compute" of "tosca.nodes.nfv.Vdu.Compute"), else of its own."""
@@ -96,7 +102,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         nested_topology = document.get_node(wrapper, "topology_template")
         if isinstance(nested_topology.data, dict):
             return nested_topology
-    misplaced_parts = [name for name in _PARTS if name in (document.data if isinstance(document.data, dict) else ())]
+    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]
     if misplaced_parts:
         verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
         detail = (
@@ -110,15 +116,17 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a deployment flavour; all if none matches."""
-    flavour_by_document = {id(d): f for d in documents if (f := _get_flavour(d)).text}
-    if not flavour_id or not flavour_by_document:
+    flavours = [_get_flavour(document) for document in documents]
+    named_flavours = [flavour for flavour in flavours if flavour.text]
+    if not flavour_id or not named_flavours:
         return list(documents)
-    if all(flavour.text != flavour_id for flavour in flavour_by_document.values()):
-        names = ", ".join(f'"{flavour.text}"' for flavour in flavour_by_document.values())
+    if flavour_id not in {flavour.text for flavour in named_flavours}:
+        names = ", ".join(f'"{flavour.text}"' for flavour in named_flavours)
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
-        notes.add_error(next(iter(flavour_by_document.values())), INVALID_DOCUMENT, detail)
+        notes.add_error(named_flavours[0], INVALID_DOCUMENT, detail)
         return list(documents)
-    return [d for d in documents if id(d) not in flavour_by_document or flavour_by_document[id(d)].text == flavour_id]
+    pairs = zip(documents, flavours, strict=True)
+    return [document for document, flavour in pairs if flavour.text in ("", flavour_id)]
 
 
 def _get_flavour(document: Node) -> Node:

@@ -131,16 +131,15 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     if maximum is not None and maximum < minimum:
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
-    initial_delta = scaling.initial.get(vdu.name)
-    initial = initial_delta[0] if initial_delta is not None else max(minimum, 1)
-    if initial_delta is not None and initial < minimum:
+    initial, initial_node = scaling.initial.get(vdu.name, (max(minimum, 1), profile))
+    if initial < minimum:
         detail = (
             f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
             f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger number is used."
         )
-        notes.add_warning(initial_delta[1], CORRECTED, detail)
+        notes.add_warning(initial_node, CORRECTED, detail)
         initial = minimum
-    has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
+    has_count = vdu.name in scaling.initial or any(vdu.name in level.sizes for level in scaling.levels)
     has_bounds = maximum is not None or minimum > 0
     return replace(vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds)
 
@@ -212,18 +211,13 @@ def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings
         for member, node in members.list_texts():
             if member in vdus:
                 member_names.append(member)
-            elif not _is_node_template(topology, member):
+            elif member not in topology.node_names:
                 detail = f'the member "{member}" of "{name}" is not a VDU of this document.{suggest_name(member, vdus)}'
                 notes.add_warning(node, IGNORED, detail)
         if not member_names:
             notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
         groups[name] = tuple(dict.fromkeys(member_names))
     return groups
-
-
-def _is_node_template(topology: Topology, name: str) -> bool:
-    """Return whether a name is a node template, such as a virtual link: these are not placed."""
-    return any(name == node for node, _ in topology.nodes)
 
 
 def _list_placement_rules(
@@ -278,7 +272,7 @@ def _collect_rule_targets(
             names += groups[target]
         elif target in vdus:
             names.append(target)
-        elif not _is_node_template(topology, target):
+        elif target not in topology.node_names:
             hint = suggest_name(target, [*vdus, *groups])
             detail = f'the target "{target}" of "{name}" is not a VDU or placement group.{hint}'
             notes.add_warning(node, IGNORED, detail)
@@ -352,8 +346,7 @@ def _list_legacy_aspects(
             continue
         figures = body.get_node("properties")
         targets = body.get_node("targets").list_texts() or figures.get_node("targets").list_texts()
-        node_names = {node for node, _ in topology.nodes}
-        vdus = tuple(target for target, _ in targets if target in node_names)
+        vdus = tuple(target for target, _ in targets if target in topology.node_names)
         if not vdus:
             notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
@@ -416,10 +409,11 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
                 initial[vdu] = (number, amount)
     deltas = _collect_scaling_deltas(topology, notes)
     aspects = tuple(_list_scaling_aspects(topology, deltas, notes))
+    aspect_names = [aspect.name for aspect in aspects]
     for aspect, deltas_by_vdu in deltas.items():
-        if all(known_aspect.name != aspect for known_aspect in aspects):
+        if aspect not in aspect_names:
             first_deltas = next(iter(deltas_by_vdu.values()))
-            hint = suggest_name(aspect, [known_aspect.name for known_aspect in aspects])
+            hint = suggest_name(aspect, aspect_names)
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
@@ -438,7 +432,7 @@ def _collect_policy_targets(name: str, body: Node, topology: Topology, notes: Do
     targets = body.get_node("targets").list_texts()
     if not targets:
         notes.add_warning(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
-    node_names = [node for node, _ in topology.nodes]
+    node_names = topology.node_names
     for target, target_node in targets:
         if target not in node_names:
             detail = (

@@ -8,7 +8,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
     """Return the documents of a flavour ("" if there is only one). Raises DiagnosticsError, FileProblem."""
     try:
         is_file = files.is_file(path)
-    except FileProblem:  # a directory, or a path that looking into it refuses as well
+    except FileProblem:  # a directory, or an unreadable path: listing it raises the same problem
         is_file = False
     source = _PackageZip(files.read(path)) if is_file else _PackageFolder(path, files)
     texts = _LimitedReader(source)
@@ -60,11 +60,10 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
     for document in definitions:
         for flavour in list_flavours(document.content):
             flavours.setdefault(flavour, document)
-        kinds = list(_list_node_types(document))
-        if any(kind.lower().endswith(_VDU_TYPES) for kind in kinds) or _get_flavour(document):
+        has_vdus = any(kind.lower().endswith(_VDU_TYPES) for kind in _list_node_types(document))
+        if has_vdus or _get_flavour(document):
             flavours.setdefault(_get_flavour(document), document)
-    folders = sorted({name.split("/")[1] for name in source.names if _is_hot_file(name) and name.count("/") > 1})
-    flavour = _select_flavour(flavour_id, sorted(flavours) or folders)
+    flavour = _select_flavour(flavour_id, sorted(flavours) or _list_hot_folders(source.names))
     vnfd = _join_documents(flavours.get(flavour), definitions)
     base_hot, nested = _read_hot_files(source.names, flavour, texts)
     if vnfd is None and base_hot is None:
@@ -246,12 +245,12 @@ def _list_node_types(document: _ToscaDefinitions) -> Iterator[str]:
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     """Return the requested deployment flavour, or the only one ("" = none)."""
     names_text = ", ".join(f'"{name}"' for name in flavours if name)
+    if not flavours or flavour_id in flavours:
+        return flavour_id
     if not flavour_id:
         if len(flavours) > 1:
             raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
-        return flavours[0] if flavours else ""
-    if flavour_id in flavours or not flavours:
-        return flavour_id
+        return flavours[0]
     if names_text and "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
@@ -282,25 +281,30 @@ def _is_hot_file(name: str) -> bool:
     return name.startswith(_BASE_HOT) and name.endswith(_DOCUMENTS)
 
 
+def _list_hot_folders(names: Iterable[str]) -> list[str]:
+    """Return the folders with HOT files below the base folder, sorted; each is named after its flavour."""
+    return sorted({name.split("/")[1] for name in names if _is_hot_file(name) and name.count("/") > 1})
+
+
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
     """Return the top HOT file of a flavour, and the nested ones by file name."""
-    all_files = [name for name in names if _is_hot_file(name)]
-    # Without a flavour it is the only folder; without such a folder, the one above.
-    folders = sorted({name.split("/")[1] for name in all_files if name.count("/") > 1})
+    folders = _list_hot_folders(names)
+    # Without a flavour it is the only folder; without such a folder, the base folder.
     if not flavour and len(folders) == 1:
-        start = f"{_BASE_HOT}{folders[0]}/"
-    else:
-        start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
-    relative_names = [name.removeprefix(start) for name in all_files if name.startswith(start)]
-    top_names = [relative_name for relative_name in relative_names if "/" not in relative_name]
+        flavour = folders[0]
+    start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
+    hot_files = [name for name in names if _is_hot_file(name)]
+    relative_names = [name.removeprefix(start) for name in hot_files if name.startswith(start)]
+    top_names = [name for name in relative_names if "/" not in name]
+    nested_names = [name for name in relative_names if "/" in name]
     if len(top_names) > 1:
         files = ", ".join(f"{start}{top}" for top in top_names)
         raise _build_error(f"{start} in it contains several files ({files}); Tacker supports one.")
     if not top_names:
         return None, {}
     nested: dict[str, str] = {}
-    for relative_name in relative_names:
-        if "/" in relative_name:
-            base_name = posixpath.basename(relative_name)
-            nested[relative_name if base_name in nested else base_name] = read(f"{start}{relative_name}", start)
+    for name in nested_names:
+        base_name = posixpath.basename(name)
+        unique_name = name if base_name in nested else base_name
+        nested[unique_name] = read(f"{start}{name}", start)
     return read(f"{start}{top_names[0]}", start), nested

@@ -10,7 +10,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.yaml_documents import DocumentFindings, TextPosition
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, HotVnf, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
@@ -40,33 +40,37 @@ class ParsedVnf(Struct, frozen=True):
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     """Read and merge the documents. Never raises for invalid input."""
     notes = DocumentFindings(VNFD)
-    descriptor = None
-    template = None
+    descriptor = Vnf()
+    template = HotVnf(Vnf(), ())
     if sources.vnfd is not None:
         descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:
-        document_notes = {vdu.name: vdu.has_count for vdu in descriptor.vdus} if descriptor is not None else {}
-        template = parse_hot(sources.base_hot, sources.nested, sources.parameters, document_notes)
-    all_notes = [notes, *(template.notes if template is not None else ())]
+        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}
+        template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
+    all_notes = [notes, *template.notes]
     by_file = {document_notes.file: document_notes for document_notes in all_notes}
-    if descriptor is None or (template is not None and not descriptor.vdus):
-        vnf = template.vnf if template is not None else Vnf()
-    elif template is None:
-        vdus = []
-        for vdu in descriptor.vdus:
-            machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
-            has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
-            vdus.append(replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules)))
-        vnf = replace(descriptor, vdus=tuple(vdus))
+    if not descriptor.vdus and sources.base_hot is not None:
+        vnf = template.vnf
+    elif sources.base_hot is None:
+        vnf = _add_scheduler_hints(descriptor)
     else:
         vnf = _merge_vnfd_and_hot_file(descriptor, template, by_file)
-    if not vnf.vdus and not any(
-        any(problem.severity == "error" for problem in document_notes.findings) for document_notes in all_notes
-    ):
+    problems = list(chain.from_iterable(document_notes.findings for document_notes in all_notes))
+    if not vnf.vdus and not any(problem.severity is Severity.ERROR for problem in problems):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
     return ParsedVnf(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
+
+
+def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
+    """Return the VNF of a VNFD alone: Tacker makes server groups from its rules for machines."""
+    vdus = []
+    for vdu in descriptor.vdus:
+        machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
+        has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
+        vdus.append(replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules)))
+    return replace(descriptor, vdus=tuple(vdus))
 
 
 # --- both documents ----------------------------------------------------------------------------
@@ -134,7 +138,10 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are reported."""
+    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are reported.
+
+    A duplicate is contained in a rule of the VNFD: for more VDUs, and as strict.
+    """
     hot_rules = list(hot.rules)
     rules: list[PlacementRule] = []
     # The maximum number of VMs per VDU over all instantiation levels.
@@ -154,11 +161,9 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
             other
             for other in overlapping_rules
             if other.is_affinity == rule.is_affinity
-            and (
-                (rule.is_hard or not other.is_hard)
-                and rule.max_per_location <= other.max_per_location
-                and set(other.vdus) <= set(rule.vdus)
-            )
+            and rule.is_hard >= other.is_hard
+            and rule.max_per_location <= other.max_per_location
+            and set(other.vdus) <= set(rule.vdus)
         ]
         for duplicate in duplicate_rules:
             hot_rules.remove(duplicate)
@@ -178,7 +183,8 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
     """
     if rule.is_affinity != other.is_affinity:
         separating_rule = other if rule.is_affinity else rule
-        return sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus) > separating_rule.max_per_location
+        shared_vms = sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus)
+        return shared_vms > separating_rule.max_per_location
     return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
 
 
@@ -203,4 +209,6 @@ def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[s
 def describe_vdu_placement_rule(rule: PlacementRule) -> str:
     """Return a rule as text: "hard anti-affinity"."""
     suffix = f" with up to {rule.max_per_location} on one {rule.scope}" if rule.max_per_location > 1 else ""
-    return f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}{suffix}"
+    strictness = "hard" if rule.is_hard else "soft"
+    kind = "affinity" if rule.is_affinity else "anti-affinity"
+    return f"{strictness} {kind}{suffix}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -116,6 +116,9 @@ class InstantiationLevel(Struct, frozen=True):
         return hash((self.name, self.origin))
 
 
+_NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin("", 0))
+
+
 class Vnf(Struct, frozen=True):
     """Placement data of a VNF. VDUs in source order. `descriptor_id` belongs to the VNFD, "" without one."""
 
@@ -125,6 +128,11 @@ class Vnf(Struct, frozen=True):
     levels: tuple[InstantiationLevel, ...] = ()
     default_level: str = ""
     descriptor_id: str = ""
+
+    def find_level(self, name: object) -> InstantiationLevel:
+        """Return an instantiation level by name, the default one for "" or None; without sizes if it is unknown."""
+        levels = {level.name: level for level in self.levels}
+        return levels.get(str(name or self.default_level), _NO_LEVEL)
 
     def find_vdu(self, name: str) -> Vdu | None:
         """Return a VDU by name."""
@@ -193,15 +201,14 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduVmCounts:
     """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale levels."""
-    selected_level = next((known for known in vnf.levels if known.name == (level or vnf.default_level)), None)
-    base_levels = selected_level.scale_levels if selected_level is not None else {}
+    selected_level = vnf.find_level(level)
+    base_levels = selected_level.scale_levels
     effective_levels = {**base_levels, **(scale_levels or {})}
     numbers = {}
     clamped_counts = []
     for vdu in vnf.vdus:
         base_increment = sum(_list_scale_increments(vnf, vdu.name, base_levels))
-        size = selected_level.sizes.get(vdu.name) if selected_level is not None else None
-        start_count = vdu.initial + base_increment if size is None else size
+        start_count = selected_level.sizes.get(vdu.name, vdu.initial + base_increment)
         requested = start_count + sum(_list_scale_increments(vnf, vdu.name, effective_levels)) - base_increment
         applied = max(requested, vdu.minimum, 0)
         if vdu.maximum is not None:
@@ -224,6 +231,11 @@ def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Ite
                 yield steps.sum_increments(min(levels.get(aspect.name, 0), aspect.max_level))
 
 
+def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
+    """Return the number of VMs of these VDUs; `numbers` has the VMs by VDU."""
+    return sum(numbers.get(vdu, 0) for vdu in vdus)
+
+
 # --- rules in Tacker ----------------------------------------------------------------------------
 
 
@@ -231,10 +243,10 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
     """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
     for is_affinity in (True, False):
         rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
-        small = next((rule for rule in rules if sum(numbers.get(vdu, 0) for vdu in rule.vdus) < 2), None)
+        small = next((rule for rule in rules if count_vms(rule.vdus, numbers) < 2), None)
         if small is None:
             continue
-        later = [rule for rule in rules[rules.index(small) + 1 :] if sum(numbers.get(vdu, 0) for vdu in rule.vdus) > 1]
+        later = [rule for rule in rules[rules.index(small) + 1 :] if count_vms(rule.vdus, numbers) > 1]
         if later:
             names = ", ".join(f'"{rule.name}"' for rule in later)
             detail = (
@@ -254,14 +266,14 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     anti_affinity_rules = [rule for rule in vnf.rules if rule.is_hard and not rule.is_affinity]
     affinity_rules = [rule for rule in vnf.rules if rule.is_hard and rule.is_affinity]
     for rule in anti_affinity_rules:
-        vms = sum(numbers.get(vdu, 0) for vdu in rule.vdus)
+        vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location
         if vms > max(maximum, 1):
             unmet_rules.append(UnmetRule(rule, vms, maximum))
     for separating_rule in anti_affinity_rules:
         for joining_rule in affinity_rules:
             is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
-            shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
+            shared = count_vms([vdu for vdu in separating_rule.vdus if vdu in joining_rule.vdus], numbers)
             if is_narrower and shared > separating_rule.max_per_location:
                 unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
     return unmet_rules

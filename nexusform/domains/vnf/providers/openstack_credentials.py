@@ -14,6 +14,7 @@ from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path
 from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.network.api_client import ApiClient, ApiRequest
 from nexusform.network.web_errors import WebError, check_plain_credentials
 
@@ -67,8 +68,7 @@ def read_credentials(confinement: Confinement) -> Credentials:
 def fetch_token(credentials: Credentials) -> str:
     """Return a token of Keystone. Raises ProviderProblem."""
     fields = credentials.fields
-    address = fields["auth_url"].rstrip("/")
-    address = address if address.endswith("/v3") else f"{address}/v3"
+    address = f"{fields['auth_url'].rstrip('/').removesuffix('/v3')}/v3"
     rejection = check_plain_credentials(address)
     if rejection:
         raise ProviderProblem(f"Keystone: {rejection}.")
@@ -102,10 +102,9 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
         document = yaml.safe_load(read_regular(path, _MAX_BYTES))
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
         raise ProviderProblem(f"{path} cannot be read as YAML.") from None
-    clouds = document.get("clouds") if isinstance(document, Mapping) else None
-    entry = clouds.get(cloud) if isinstance(clouds, Mapping) else None
-    auth = entry.get("auth") if isinstance(entry, Mapping) else None
-    if not isinstance(auth, Mapping) or not isinstance(entry, Mapping):
+    entry = get_mapping(document, "clouds", cloud)
+    auth = entry.get("auth")
+    if not isinstance(auth, Mapping):
         raise ProviderProblem(f'{path} has no cloud "{cloud}" with the field auth.')
     fields = {name: str(auth[name]) for name in _FIELDS if auth.get(name)}
     verified = entry.get("verify") is not False

@@ -255,7 +255,7 @@ class TackerProvider(FixedIdentity):
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Run the healing of VNFCs, unless an interrupted run did."""
+        """Run the healing of the VNFCs to re-create, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
         # Names of VNFCs to re-create: healed ones without an id in the plan.
@@ -267,7 +267,7 @@ class TackerProvider(FixedIdentity):
         if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
             return
         # Journaled before the request: a later operation is then the one of this step.
-        marker = f"{_BEFORE}{(latest or {}).get('id', '')}"
+        marker = f"{_BEFORE}{get_text(latest, 'id')}"
         runner.request.report_progress(StepProgress(operation=marker, message="healing"))
         runner.run(instance.id, "heal", {"vnfcInstanceId": healed_ids, **_build_user_data(planned)})
 
@@ -303,7 +303,7 @@ def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return attributes with the observed VNFCs and scale levels."""
-    recorded_ids = (note or {}).get(_IDS_KEY)
+    recorded_ids = get_mapping(note, _IDS_KEY)
     observed = match_vnfcs({**attributes, **({"vnfc_ids": recorded_ids} if recorded_ids else {})}, instance.vnfcs)
     targets = compute_target_levels(attributes)
     different = {
@@ -380,9 +380,8 @@ def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Pr
         yield Problem(("vnfd",), "unsupported-vnf-change", "Tacker needs a VNFD with a descriptor_id: set csar.")
     if not planned.get("flavour_id"):
         yield Problem(("flavour_id",), "unsupported-vnf-change", "Tacker needs the deployment flavour: set flavour_id.")
-    name = planned.get("instantiation_level") or vnf.default_level
-    level = next((level for level in vnf.levels if level.name == name), None)
-    missing = [vdu.name for vdu in vnf.vdus if level is None or vdu.name not in level.sizes]
+    level = vnf.find_level(planned.get("instantiation_level"))
+    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]
     if missing:
         detail = (
             f"Tacker takes the number of VMs from VduInstantiationLevels only, and creates none for "

@@ -77,7 +77,7 @@ class GrantResponse(Struct, frozen=True):
 def list_planned_grants(plan: Plan) -> PlannedGrants:
     """Return the operations of a plan."""
     if plan.errored:
-        errors = [found.detail for found in plan.diagnostics if found.severity is Severity.ERROR]
+        errors = [problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR]
         return PlannedGrants((), "The plan failed: " + " ".join(errors))
     changes = {str(change.address): change for change in plan.changes}
     grants = []
@@ -106,9 +106,9 @@ def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRe
     if problem:
         return build_problem_details_response(INVALID, "Invalid grant request", problem)
     occurrence_id, instance_id = request["vnfLcmOpOccId"], request["vnfInstanceId"]
-    earlier = next((record for record in records if record.occurrence_id == occurrence_id), None)
-    if earlier is not None:
-        return GrantResponse(CREATED, earlier.answer)
+    for record in records:
+        if record.occurrence_id == occurrence_id:
+            return GrantResponse(CREATED, record.answer)
     if planned.reason:
         return build_problem_details_response(FORBIDDEN, "Not granted", planned.reason)
     grant, reason = _find_planned_grant(request, planned.grants, records)
@@ -153,14 +153,14 @@ def _find_planned_grant(
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
     latest = {(record.address, record.number): record for record in records}
-    bound = addresses.get(instance_id)
+    bound_address = addresses.get(instance_id)  # the VNF of earlier operations of this instance
     added = Counter(vdu for _, vdu in _list_requested_vdus(request, "addResources"))
     removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
     reason = f"The plan has no {operation} of this VNF."
     for grant in grants:
-        if grant.operation != operation or (bound is not None and bound != grant.address):
+        if grant.operation != operation or bound_address not in (None, grant.address):
             continue
-        if grant.descriptor_id and grant.descriptor_id != request.get("vnfdId"):
+        if grant.descriptor_id not in ("", request.get("vnfdId")):
             continue
         earlier = latest.get((grant.address, grant.number))
         if earlier is not None and not _is_repeated_operation(request, earlier):
@@ -183,8 +183,8 @@ def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> 
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
     parameters = request.get("additionalParams")
-    failed = get_text(parameters, RETRY_KEY) if isinstance(parameters, Mapping) else ""
-    return earlier.occurrence_id in failed.split(",")
+    failed_ids = get_text(parameters, RETRY_KEY).split(",")
+    return earlier.occurrence_id in failed_ids
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:
@@ -198,13 +198,11 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
     zone_of = {row_id: grant.zones[name] for row_id, name in names.items() if name in grant.zones}
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(sorted(set(zone_of.values())), start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
-    added = [
-        {
-            "resourceDefinitionId": row["id"],
-            **({"zoneId": zone_ids[zone_of[row["id"]]]} if row["id"] in zone_of else {}),
-        }
-        for row in request.get("addResources", [])
-    ]
+    added = [{"resourceDefinitionId": row["id"]} for row in request.get("addResources", [])]
+    for resource in added:
+        zone = zone_of.get(resource["resourceDefinitionId"])
+        if zone is not None:
+            resource["zoneId"] = zone_ids[zone]
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
     parameters = {name: {"locationConstraints": zone} for name, zone in grant.healed_zones.items()}
     links = request.get("_links")
@@ -241,20 +239,23 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])
     attributes = change.after or change.before or {}
-    if operation == "TERMINATE" or not has_known_documents(attributes):
+    if operation == _TERMINATE or not has_known_documents(attributes):
         yield _build_operation(operation, added, removed)
         return
     vnf = read_documents(attributes).vnf
+    healed: dict[str, list[str]] = {}
     if operation == _INSTANTIATE:
         levels: Mapping[str, int] = compute_first_levels(vnf, attributes)
         counts = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "").numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
-        healed = {vdu: [name for name in names if name in removed.get(vdu, [])] for vdu, names in added.items()}
-        for vdu, names in healed.items():
-            added[vdu] = [name for name in added[vdu] if name not in names]
-            removed[vdu] = [name for name in removed.get(vdu, []) if name not in names]
+        # A VNFC of the same name on both sides is healed.
+        for vdu, added_names in added.items():
+            removed_names = removed.get(vdu, [])
+            healed[vdu] = [name for name in added_names if name in removed_names]
+            added[vdu] = [name for name in added_names if name not in healed[vdu]]
+            removed[vdu] = [name for name in removed_names if name not in healed[vdu]]
     steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):
@@ -265,9 +266,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
             yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
             yield _build_operation(_SCALE, {}, _take_vnfc_names(removed, counts))
-    if any(added.values()) or any(removed.values()):
+    if any([*added.values(), *removed.values()]):
         yield _build_operation(_SCALE, added, removed)
-    if operation != _INSTANTIATE and any(healed.values()):
+    if any(healed.values()):
         yield _build_operation(_HEAL, healed, healed)
 
 
@@ -309,7 +310,8 @@ def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> d
     """Remove names from a pool by VDU, and return them."""
     taken = {}
     for vdu, count in counts.items():
-        taken[vdu], pool[vdu] = pool.get(vdu, [])[:count], pool.get(vdu, [])[count:]
+        names = pool.get(vdu, [])
+        taken[vdu], pool[vdu] = names[:count], names[count:]
     return taken
 
 

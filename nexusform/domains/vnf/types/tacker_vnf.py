@@ -171,7 +171,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the arguments and of the documents."""
     blocks = attributes.get("vdu")
-    blocks = blocks if isinstance(blocks, dict) else {}
+    blocks = blocks if isinstance(blocks, Mapping) else {}  # may be unknown
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         detail = (

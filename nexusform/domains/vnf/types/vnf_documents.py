@@ -70,8 +70,9 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
         requested, configured = body.get(field), attributes.get(name)
         if requested is None:
             continue
-        if not isinstance(requested, dict if name == PARAMETERS else str):
-            problems.append(_build_request_problem(f"{field} is no {'object' if name == PARAMETERS else 'text'}."))
+        kind, noun = (dict, "object") if name == PARAMETERS else (str, "text")
+        if not isinstance(requested, kind):
+            problems.append(_build_request_problem(f"{field} is no {noun}."))
         elif name == PARAMETERS and isinstance(configured, dict):
             # Configured parameters override those of the request.
             arguments[name] = {**body[field], **configured}
@@ -345,12 +346,11 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(("vdu", name), "unknown-vdu", detail)
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
-        sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
-        if any(value is not None and not is_set_and_known(value) for value in sizes) or sizes[0] is not None:
+        if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
+            continue
+        if _is_sized_by_flavor(vdu, block):  # only a plan knows the SKUs of flavors
             continue
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
-        if _is_sized_by_flavor(vdu, block):  # only a plan knows the SKUs that it is looked up in
-            continue
         if vcpus is None or memory is None:
             yield build_missing_size_problem(vdu, vcpus, memory)
 
@@ -361,9 +361,7 @@ RETRY_KEY: Final = "nexusform-retry-of"
 
 def compute_first_levels(vnf: Vnf, attributes: Mapping[str, Any]) -> dict[str, int]:
     """Return the scale levels after instantiation."""
-    name = attributes.get("instantiation_level") or vnf.default_level
-    level = next((level for level in vnf.levels if level.name == name), None)
-    return dict(level.scale_levels) if level is not None else {}
+    return dict(vnf.find_level(attributes.get("instantiation_level")).scale_levels)
 
 
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.documents.yaml_documents import DocumentFindings
+from nexusform.domains.vnf.importers.hot_values import Template
 from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
 from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
@@ -18,6 +20,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_maximum_counts,
     compute_vdu_counts,
 )
+from nexusform.domains.vnf.importers.vnf_text import parse_documents
 
 CASES = Path(__file__).parent / "cases"
 
@@ -123,3 +126,12 @@ topology_template:
 """
     vdus = read_vnf(VnfSourceDocuments(vnfd, None)).vnf.vdus
     assert {vdu.name: vdu.image for vdu in vdus} == {"written": "ubuntu-24.04", "from_input": "upf-1.4", "without": ""}
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"), [("parameters", "type: comma_delimited_list"), ("Parameters", "Type: CommaDelimitedList")]
+)
+def test_list_given_as_text_is_split_in_both_template_formats(section: str, kind: str) -> None:
+    notes = DocumentFindings("base_hot")
+    root = parse_documents(f"{section}:\n  zones:\n    {kind}\n", notes)[0]
+    assert Template(notes, root, {"zones": "a, b"}).resolve_parameter("zones") == ["a", "b"]
