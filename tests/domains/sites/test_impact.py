@@ -45,7 +45,7 @@ def test_removals_are_reported_in_every_format(fleet: Fleet, command: Command, g
     ("answer", "level"),
     [
         (SiteResult("s", SiteStatus.UNCHANGED), Level.NOTE),
-        (SiteResult("s", SiteStatus.REFUSED), Level.ERROR),
+        (SiteResult("s", SiteStatus.REJECTED), Level.ERROR),
         (SiteResult("s", SiteStatus.PLANNED, impact=PlacementImpact.LOSES), Level.WARNING),
         (SiteResult("s", SiteStatus.PLANNED, redundancy_lost=("p",)), Level.WARNING),
         (

@@ -35,7 +35,7 @@ def test_order_of_dependent_sites_is_a_tree(golden: Golden) -> None:
 
 
 def test_blocked_wave_is_named_with_its_predecessors(golden: Golden) -> None:
-    rejected = [build_planned_site(f"par{number}", "rest", status=SiteStatus.REFUSED) for number in range(3)]
+    rejected = [build_planned_site(f"par{number}", "rest", status=SiteStatus.REJECTED) for number in range(3)]
     waves = (Wave("canary"), Wave("rest", max_failures=1), Wave("last"))
     sites = (
         build_planned_site("lon1", "canary"),

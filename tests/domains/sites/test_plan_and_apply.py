@@ -39,7 +39,7 @@ def test_reports_have_same_content(fleet: Fleet, command: Command, golden: Golde
     golden("plan.md", Path("p.md").read_text())
     golden("plan.json", json.dumps(json.loads(Path("p.json").read_text()), indent=1) + "\n")
     page = Path("p.html").read_text()
-    assert page.count("<title>par2: refused.") == 1
+    assert page.count("<title>par2: rejected.") == 1
     assert "<title>lon1: planned. region uk</title>" in page
     results = json.loads(Path("p.sarif").read_text())["runs"][0]["results"]
     (result,) = [each for each in results if each["level"] == "error"]

@@ -116,8 +116,8 @@ def test_incomplete_or_inconsistent_parts_give_no_answer() -> None:
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")
     assert "Run the command again" in whole("par1", {0: part, 1: other}, 2).reason
-    refused = SiteResult("par1", SiteStatus.REFUSED, "why")
-    assert whole("par1", {0: part, 1: refused}, 2) == refused
+    rejected = SiteResult("par1", SiteStatus.REJECTED, "why")
+    assert whole("par1", {0: part, 1: rejected}, 2) == rejected
     assert whole("par1", {0: part, 1: part}, 2).findings[0].figures == {"runs": 200}
 
 

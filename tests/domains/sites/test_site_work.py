@@ -113,7 +113,7 @@ def test_prepared_site_stays_locked_until_release(worker: FleetTaskWorker) -> No
     assert run_site_task(worker, SiteTaskKind.PREPARE, "par1", planned).is_locked
     assert lock.exists()
     other = run_site_task(FleetTaskWorker(), SiteTaskKind.PREPARE, "par1", planned)
-    assert (other.status, other.is_locked) == (SiteStatus.REFUSED, False)
+    assert (other.status, other.is_locked) == (SiteStatus.REJECTED, False)
     assert "holds it" in other.reason
     run_site_task(worker, SiteTaskKind.RELEASE, "par1")
     assert not lock.exists()
@@ -216,9 +216,9 @@ def test_unsent_state_is_written_before_anything_else(
         for place in store.places.values():
             place.document = None  # Even the journal was not written.
         for name, answer in approved.items():
-            refused = run_site_task(worker, SiteTaskKind.PLAN, name)
-            assert refused.status is SiteStatus.REFUSED
-            assert refused.diagnostics[0].id == "unsaved-state"
+            rejected = run_site_task(worker, SiteTaskKind.PLAN, name)
+            assert rejected.status is SiteStatus.REJECTED
+            assert rejected.diagnostics[0].id == "unsaved-state"
             assert run_site_task(worker, SiteTaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
             assert run_site_task(worker, SiteTaskKind.PLAN, name).status is SiteStatus.UNCHANGED
 

@@ -158,8 +158,8 @@ def test_wrong_predictions_stop_wave(wave: Wave, answer: SiteResult, words: str,
 @pytest.mark.parametrize(
     "answer",
     [
-        SiteResult("c", SiteStatus.REFUSED, "Planning again gives something else.", digest="other"),
-        SiteResult("c", SiteStatus.REFUSED, "held", diagnostics=(LOCKED,)),
+        SiteResult("c", SiteStatus.REJECTED, "Planning again gives something else.", digest="other"),
+        SiteResult("c", SiteStatus.REJECTED, "held", diagnostics=(LOCKED,)),
     ],
 )  # fmt: skip
 def test_changed_plan_or_lock_stops_wave_despite_tolerance(answer: SiteResult, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_changed_plan_or_lock_stops_wave_despite_tolerance(answer: SiteResult, t
 
 def test_sites_rejected_in_plan_count_as_failures(tmp_path: Path) -> None:
     fixture = WaveFixture(tmp_path, Wave("one"))
-    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
+    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REJECTED, "broken"))
     stop = fixture.go()
     assert stop is not None
     assert not stop.is_resumable
@@ -186,7 +186,7 @@ def test_sites_rejected_in_plan_count_as_failures(tmp_path: Path) -> None:
 
 def test_soak_is_not_repeated_after_resume(tmp_path: Path) -> None:
     fixture = WaveFixture(
-        tmp_path, Wave("one", soak=3600), {(SiteTaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REFUSED, "x")}
+        tmp_path, Wave("one", soak=3600), {(SiteTaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REJECTED, "x")}
     )
     began = fixture.clock.read_time()
     assert fixture.go() is not None
@@ -247,12 +247,12 @@ def test_wave_without_changes_needs_no_approval_or_soak(tmp_path: Path) -> None:
 def test_blocked_wave_requests_no_approval(tmp_path: Path) -> None:
     fixture = WaveFixture(tmp_path, Wave("one", needs_approval=True))
     fixture.approval = False
-    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
+    fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REJECTED, "broken"))
     stop = fixture.go()
     assert stop is not None
     assert "max_failures is 0. No changes were made in this wave." in stop.reason
 
 
 def test_different_reasons_have_different_digests() -> None:
-    one, other = (PlannedSite("all", SiteResult("a", SiteStatus.REFUSED, why)) for why in ("broken", "locked"))
+    one, other = (PlannedSite("all", SiteResult("a", SiteStatus.REJECTED, why)) for why in ("broken", "locked"))
     assert compute_fleet_digest((one,), ()) != compute_fleet_digest((other,), ())

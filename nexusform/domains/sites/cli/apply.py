@@ -108,7 +108,7 @@ def apply(arguments: ApplyArguments) -> int:
         hint = f"{separator}`nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
         screen.print_diagnostics([build_error(stop.id, f"{stop.reason}{hint if stop.is_resumable else ''}")], {})
         return 1
-    return 1 if outcome.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
+    return 1 if outcome.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
@@ -217,7 +217,7 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
     print_message = screen.print_error if arguments.as_json else screen.print_text
 
     def print_result(result: SiteResult) -> None:
-        is_failed = result.status in (SiteStatus.REFUSED, SiteStatus.FAILED)
+        is_failed = result.status in (SiteStatus.REJECTED, SiteStatus.FAILED)
         if lists_every_site or is_failed:
             reason_text = f": {result.reason}" if result.reason else ""
             print_message(f"  {result.site}: {result.status.value}{reason_text}")

@@ -119,7 +119,7 @@ def plan(arguments: PlanArguments) -> int:
     if not is_on_stderr:
         _print_next_steps(result, screen, arguments.out)
     screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_on_stderr)
-    rejected = result.plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    rejected = result.plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     if rejected or has_errors(result.diagnostics):
         return 1
     has_changes = bool(result.plan.select_by_status(SiteStatus.PLANNED))

@@ -68,7 +68,7 @@ def status(arguments: StatusArguments) -> int:
     else:
         report = build_status_report(plan, SystemClock().read_time(), results)
         screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
-    failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
+    failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     return 1 if failed or select_failed_results(results) or len(plan.sites) < len(names) else 0
 
 
@@ -100,7 +100,7 @@ def unlock(arguments: UnlockArguments) -> int:
         if engine is None:
             return 1
         locks = read_site_locks(engine, fleet, sites.names)
-        unreadable = [result for result in locks if result.status is SiteStatus.REFUSED]
+        unreadable = [result for result in locks if result.status is SiteStatus.REJECTED]
         _print_unreadable_locks(unreadable, screen)
         selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
         if not selected:
@@ -140,7 +140,7 @@ def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) 
         assert result.lock is not None, "selected above"
         reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
         screen.print_text(f"  {result.site}: {reason}\n    {result.lock.unlock_command}")
-    failed = [result for result in results if result.status is SiteStatus.REFUSED]
+    failed = [result for result in results if result.status is SiteStatus.REJECTED]
     _print_unreadable_locks(failed, screen)
     return 1 if remaining or failed else 0
 

@@ -83,7 +83,7 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
                 continue
             known_keys.add(key)
             findings.append(_build_site_finding(site, site_diagnostic))
-        if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED) and not site.result.diagnostics:
+        if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED) and not site.result.diagnostics:
             findings.append(_build_site_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
         elif compute_site_impact(site.result) is PlacementImpact.LOSES and site.result.status is SiteStatus.PLANNED:
             loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost))

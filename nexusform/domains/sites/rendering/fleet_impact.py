@@ -19,7 +19,7 @@ from nexusform.rendering.report.report_tree import Section
 
 _LOSS_EFFECTS: Final = (Effect.LOST, Effect.UNPLACED, Effect.REMOVED, Effect.FORGOTTEN)
 _LEVEL_MARKS: Final = {Level.WARNING: "!", Level.ADVICE: "i"}
-_UNPLANNED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+_UNPLANNED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
 UNDECLARED: Final = "site-no-longer-declared"
 _ADVICE: Final = (
     "It is not changed; its workload keeps running. To delete it, declare it with destroy = true and "

@@ -20,7 +20,7 @@ _STATUS_COLORS: Final = {
     SiteStatus.UNCHANGED: "#b8bec6",
     SiteStatus.PLANNED: "#2f7ed8",
     SiteStatus.APPLIED: "#2e9e5b",
-    SiteStatus.REFUSED: "#d03b3b",
+    SiteStatus.REJECTED: "#d03b3b",
     SiteStatus.FAILED: "#d03b3b",
     SiteStatus.SKIPPED: "#ffffff",
 }

@@ -69,7 +69,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             "Plan of sites", f"Planning failed: {format_count(len(plan.errors), 'error')}.", True, (), (section,)
         )
     groups = group_sites(site.result for site in plan.sites)
-    rejected = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    rejected = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     # Build the section of waves in order.
     heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
     rows = []
@@ -79,7 +79,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         figures = [
             len(results),
             statuses.count(SiteStatus.PLANNED),
-            statuses.count(SiteStatus.REFUSED),
+            statuses.count(SiteStatus.REJECTED),
             statuses.count(SiteStatus.UNCHANGED),
             sum(result.placed for result in results),
             sum(result.moved for result in results),
@@ -103,7 +103,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
-    """Build one sentence: `412 sites: the same 3 rows; 5 refused; 2 lose rack redundancy; 581 unchanged`."""
+    """Build one sentence: `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`."""
     clauses: list[str] = []
     if groups:
         first = groups[0]
@@ -114,7 +114,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
         variants_text = format_count(len(groups) - 1, "other way")
         clauses.append(f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in {variants_text}")
     clauses += build_disruption_clauses(plan.sites)
-    rejected = plan.select_by_status(SiteStatus.REFUSED)
+    rejected = plan.select_by_status(SiteStatus.REJECTED)
     if rejected:
         reason, sites = group_by_reason(rejected)[0]
         suffix = "" if len(sites) == len(rejected) else ", and others"

@@ -17,7 +17,7 @@ _TITLES: Final[Mapping[QuestionKind, str]] = {
     QuestionKind.FAILURE: "Loss of each rack of {}, one at a time",
     QuestionKind.REPLAY: "{} placed again",
 }
-_FAILED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.SKIPPED, SiteStatus.FAILED)
+_FAILED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.SKIPPED, SiteStatus.FAILED)
 TableLine = tuple[tuple[str, ...], bool]
 
 
@@ -69,7 +69,7 @@ def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
 _RESULT: Final = RecordForm(
     SiteResult,
     "name=site status reason findings",
-    status=lambda status: "refused" if status in _FAILED_STATUSES else "answered",
+    status=lambda status: "rejected" if status in _FAILED_STATUSES else "answered",
     findings=RecordForm(
         SiteQuestionFinding, "name *figures=. texts is_problem", figures=lambda finding: finding.figures
     ),

@@ -23,13 +23,13 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 _STATUS_TEXTS = {
     SiteStatus.APPLIED: "applied",
     SiteStatus.FAILED: "interrupted",
-    SiteStatus.REFUSED: "cannot be read",
+    SiteStatus.REJECTED: "cannot be read",
     SiteStatus.SKIPPED: "nothing applied yet",
 }
 _APPLY_TEXTS = {
     SiteStatus.APPLIED: "applied",
     SiteStatus.UNCHANGED: "unchanged",
-    SiteStatus.REFUSED: "refused",
+    SiteStatus.REJECTED: "rejected",
     SiteStatus.FAILED: "failed",
     SiteStatus.SKIPPED: "skipped",
 }
@@ -37,7 +37,7 @@ _APPLY_TEXTS = {
 
 def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
     """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
-    failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
+    failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     sections = _build_failed_section("To review", failed)
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     sections.append(_build_wave_section(plan, plan.waves, _STATUS_TEXTS))
@@ -60,7 +60,7 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     """Build the report of an apply: counts, failures with reasons, and waves."""
-    failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
+    failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
     sections = _build_failed_section(title, failed)
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))

@@ -146,7 +146,7 @@ class FleetPlan(Struct, frozen=True):
 
     def count_rejected(self, wave: str) -> int:
         """Count the sites of a wave that cannot be planned; they count as failures of the wave."""
-        rejected = (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+        rejected = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
         return sum(site.result.status in rejected for site in self.select_wave(wave))
 
     def find_blocked_wave(self) -> Wave | None:

@@ -35,7 +35,7 @@ class SiteStatus(StrEnum):
 
     UNCHANGED = "unchanged"
     PLANNED = "planned"
-    REFUSED = "refused"
+    REJECTED = "rejected"
     APPLIED = "applied"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -232,5 +232,5 @@ class TaskEngine(Protocol):
 
 def build_lost_result(task: Task, reason: str) -> SiteResult:
     """Build the result of a task that no worker completed."""
-    status = SiteStatus.REFUSED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
+    status = SiteStatus.REJECTED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
     return SiteResult(task.site, status, reason)

@@ -65,12 +65,12 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
     ordered = [parts[part] for part in range(count)]
-    rejected = next((part_result for part_result in ordered if part_result.status is SiteStatus.REFUSED), None)
+    rejected = next((part_result for part_result in ordered if part_result.status is SiteStatus.REJECTED), None)
     if rejected is not None:
         return rejected
     if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
         reason = "Its plan input changed during the run. Run the command again."
-        return SiteResult(name, SiteStatus.REFUSED, reason)
+        return SiteResult(name, SiteStatus.REJECTED, reason)
     # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
     by_name: dict[str, SiteQuestionFinding] = {}
     for findings in zip_longest(*(part_result.findings for part_result in ordered)):
@@ -86,7 +86,7 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
 
 
 def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
-    """Return the status of each site with its lock; `refused` if it cannot be read. Raises TaskEngineError."""
+    """Return the status of each site with its lock; `rejected` if it cannot be read. Raises TaskEngineError."""
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
 
 
@@ -99,7 +99,7 @@ def release_locks(
     engine: TaskEngine, fleet: FleetContext, names: Sequence[str], unlock_host: str = ""
 ) -> list[SiteResult]:
     """Release the locks of a host, or of this run without one, except those of started sites. The status of a result is
-    `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises TaskEngineError.
+    `applied` if its lock was released, `skipped` if not, and `rejected` if it cannot be read. Raises TaskEngineError.
     """
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.UNLOCK, unlock_host=unlock_host)
 

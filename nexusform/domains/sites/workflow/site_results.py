@@ -71,7 +71,7 @@ def _list_read_states(run: Run) -> tuple[str, ...]:
 
 
 def build_rejected_result(
-    name: str, problems: Iterable[Diagnostic], status: SiteStatus = SiteStatus.REFUSED
+    name: str, problems: Iterable[Diagnostic], status: SiteStatus = SiteStatus.REJECTED
 ) -> SiteResult:
     """Build the result of a rejected site; the first error is the reason."""
     problem_list = list(problems)

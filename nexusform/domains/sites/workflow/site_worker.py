@@ -100,9 +100,9 @@ class FleetTaskWorker:
                 return build_rejected_result(task.site, problems)
             site = self._entries.get(task.site)
             if site is None:
-                return SiteResult(task.site, SiteStatus.REFUSED, _UNDECLARED_MESSAGE)
+                return SiteResult(task.site, SiteStatus.REJECTED, _UNDECLARED_MESSAGE)
             if definition.digest != task.fleet.definition_digest:
-                return SiteResult(task.site, SiteStatus.REFUSED, _CHANGED_MESSAGE)
+                return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
             except OSError as problem:
@@ -308,7 +308,7 @@ def _compare_with_approval(
         reason = (
             f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."
         )
-        return SiteResult(name, SiteStatus.REFUSED, reason)
+        return SiteResult(name, SiteStatus.REJECTED, reason)
     plan = run.plan(_build_options(task, site)).plan
     if plan.is_rejected or has_errors(run.diagnostics):
         return build_rejected_result(name, [*problems, *run.diagnostics, *plan.diagnostics])
@@ -317,7 +317,7 @@ def _compare_with_approval(
         rows = build_site_rows(plan, name, run.project.registries)
         current_rows = "; ".join(rows[:3]) or "nothing"
         reason = f"The new plan differs from the approved one. New plan: {current_rows}. Plan again."
-        return SiteResult(name, SiteStatus.REFUSED, reason, digest=digest, rows=rows)
+        return SiteResult(name, SiteStatus.REJECTED, reason, digest=digest, rows=rows)
     prepared.plan = plan
     return result if plan.has_changes else replace(result, status=SiteStatus.UNCHANGED, is_locked=False)
 

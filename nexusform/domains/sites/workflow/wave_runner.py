@@ -36,7 +36,7 @@ from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, P
 from nexusform.interfaces.plugins import Clock
 
 _POLL_SECONDS: Final = 1.0  # seconds between checks for a stop request
-_FAILED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.FAILED)
+_FAILED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED)
 _MAX_NAMES: Final = 3
 _UNLIMITED: Final = 10_000  # running sites without a limit of the wave
 
@@ -110,9 +110,9 @@ def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | Non
 def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
     """Count the sites that could not be planned as failures."""
     for site in fleet_apply.plan.select_wave(wave.name):
-        if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED):
+        if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED):
             fleet_apply.results[site.name] = site.result
-            tally.count_result(replace(site.result, status=SiteStatus.REFUSED))
+            tally.count_result(replace(site.result, status=SiteStatus.REJECTED))
 
 
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
@@ -302,7 +302,7 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
     locked = read_locked_sites(fleet_apply.engine, fleet_apply.fleet, names)
     for result in locked:
         reason = f"{result.lock.who} holds its lock." if result.lock is not None else result.reason
-        fleet_apply.results[result.site] = replace(result, status=SiteStatus.REFUSED, reason=reason)
+        fleet_apply.results[result.site] = replace(result, status=SiteStatus.REJECTED, reason=reason)
     return format_locked_sites(locked, fleet_apply.clock.read_time())
 
 
