@@ -168,7 +168,17 @@ def read_given_variables(
     read_files = [Path(text).name for kind, text in options if kind == "var-file"]
 
     def explain_missing_value(name: str) -> str:
-        return _describe_intended_value_source(name, environment, list_directory(directory), read_files)
+        """Return a hint on the intended source of the variable's value, with a leading blank, or ""."""
+        if f"TF_VAR_{name}" in environment:
+            return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
+        read_set = set(read_files)
+        for file in list_directory(directory):
+            new_name = _suggest_nexusform_file_name(file, _VARIABLE_ENDINGS)
+            if new_name:
+                return f' "{file}" is not read: its name would have to be "{new_name}".'
+            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_set:
+                return f' "{file}" is read only with -var-file={file}.'
+        return ""
 
     values, new_problems = resolve_variable_values(variables, assignments, explain_missing_value)
     if has_errors(problems):
@@ -521,25 +531,6 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
         f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
         f"tool. The language is the same, but the resource types differ. To use the content, rename {text}."
     )
-
-
-def _describe_intended_value_source(
-    name: str, environment: Mapping[str, str], names: Iterable[str], read_files: Iterable[str]
-) -> str:
-    """Return hints on the intended source of a value of the variable `name`: sentences with a leading blank, or "".
-
-    `names` are the files of the directory, `read` those of them that were read.
-    """
-    if f"TF_VAR_{name}" in environment:
-        return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
-    read_set = set(read_files)
-    for file in names:
-        new_name = _suggest_nexusform_file_name(file, _VARIABLE_ENDINGS)
-        if new_name:
-            return f' "{file}" is not read: its name would have to be "{new_name}".'
-        if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_set:
-            return f' "{file}" is read only with -var-file={file}.'
-    return ""
 
 
 def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]) -> list[str]:

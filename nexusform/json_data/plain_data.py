@@ -370,7 +370,7 @@ def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
 def get_list(data: Any, *path: PathStep) -> Sequence[Any]:
     """Return the items of the list, or tuple, at a path."""
     value = get_part(data, path)
-    return value if isinstance(value, (list, tuple)) else ()
+    return value if isinstance(value, (list, tuple)) else []
 
 
 def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:

@@ -72,13 +72,6 @@ def expand_repetition(
         return _expand_count(expression, value, header, maximum)
     if expression is for_each:
         return _expand_for_each(expression, value, header)
-    return _expand_enabled(expression, value, header)
-
-
-def _expand_enabled(
-    expression: Expression, value: Value, header: str
-) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a block with `enabled` into its only instance, or none."""
     if value.has_ephemeral:
         reason = _EPHEMERAL_REPETITION.format("enabled")
     elif value.has_marks:

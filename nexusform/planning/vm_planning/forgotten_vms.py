@@ -21,7 +21,7 @@ from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.site_inventory import OccupiedCapacity
-from nexusform.state.objects import InstanceState, State
+from nexusform.state.objects import State
 
 Note: TypeAlias = Mapping[str, Any]
 
@@ -64,7 +64,13 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
             if offering_address is not None:
                 sku = find_sku(vm, None, layout.skus)
                 forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
-    return replace(state, instances=_add_forgotten_vm_notes(state.instances, forgotten))
+    updated = dict(state.instances)
+    for address, instance in state.instances.items():
+        vms = forgotten.get(str(address))
+        if vms is not None and instance.current is not None:
+            current = replace(instance.current, private=_merge_vms_into_note(instance.current.private, vms))
+            updated[address] = replace(instance, current=current)
+    return replace(state, instances=updated)
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
@@ -86,19 +92,6 @@ def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
     for address, current in iterate_current_objects(state.instances):
         for row in get_list(current.private, FORGOTTEN_KEY):
             yield address, str(row[1])
-
-
-def _add_forgotten_vm_notes(
-    instances: Mapping[Address, InstanceState], forgotten: Mapping[str, Iterable[OccupiedCapacity]]
-) -> dict[Address, InstanceState]:
-    """Return the instances with the VMs to record in each of them."""
-    updated = dict(instances)
-    for address, instance in instances.items():
-        vms = forgotten.get(str(address))
-        if vms is not None and instance.current is not None:
-            current = replace(instance.current, private=_merge_vms_into_note(instance.current.private, vms))
-            updated[address] = replace(instance, current=current)
-    return updated
 
 
 def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:

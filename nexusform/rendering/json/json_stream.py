@@ -110,7 +110,11 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
             yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
-            yield _create_placement_event(document, time)
+            trigger = f" ({document['trigger']})" if document["trigger"] else ""
+            is_rejected = document["action"] == "keep" and document["from"] is None and document["to"] is None
+            action = "Not made" if is_rejected else f"Plan to {document['action']}"
+            message = f"{document['object']}: {action}{trigger}"
+            yield create_event("planned_placement", message, time, placement=dict(document))
     yield create_plan_summary_event(plan, time)
     if build_placement_summaries(plan)[0].has_objects:
         yield create_placement_summary_event(plan, time)
@@ -122,15 +126,6 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
             action = _STREAM_ACTIONS[output.action]
             documents[output.name] = {"sensitive": output.sensitive, "action": action}
         yield create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
-
-
-def _create_placement_event(document: Mapping[str, Any], time: str) -> Event:
-    """Create the event of the planned location of a VM, binding or pod."""
-    trigger = f" ({document['trigger']})" if document["trigger"] else ""
-    is_rejected = document["action"] == "keep" and document["from"] is None and document["to"] is None
-    action = "Not made" if is_rejected else f"Plan to {document['action']}"
-    message = f"{document['object']}: {action}{trigger}"
-    return create_event("planned_placement", message, time, placement=dict(document))
 
 
 def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:

@@ -83,19 +83,15 @@ def render_markdown(
         if place.build is plan_sections.build_entry_section:
             parts.append(ReportPart("Existing issues", 50, render_existing_findings(view.entries.existing)))
         if place.build is plan_sections.build_change_section:
-            parts.append(_build_last_line(plan, origin))
+            # The last line has commit, inventory and evaluation.
+            age = describe_inventory(plan)
+            inventory = f"inventory {escape_plain_text(age)}" if age else ""
+            if has_stale_inventory(plan):
+                inventory = f"**{inventory}**"
+            evaluation = escape_plain_text(describe_plan_evaluation(plan))
+            line = join_texts((format_commit(origin), inventory, evaluation), " · ")
+            parts.append(ReportPart("The last line", 99, (line,) if line else (), is_atomic=True))
     return join_parts_within_limit(parts, max_bytes)
-
-
-def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
-    """Build the line with commit, inventory and evaluation; a stale inventory is highlighted."""
-    age = describe_inventory(plan)
-    inventory = f"inventory {escape_plain_text(age)}" if age else ""
-    if has_stale_inventory(plan):
-        inventory = f"**{inventory}**"
-    evaluation = escape_plain_text(describe_plan_evaluation(plan))
-    line = join_texts((format_commit(origin), inventory, evaluation), " · ")
-    return ReportPart("The last line", 99, (line,) if line else (), is_atomic=True)
 
 
 def _truncate_line(line: str) -> str:

@@ -188,7 +188,11 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
     if not section.item_headers:
         lines: list[str] = []
         for group in section.groups:
-            lines += _render_items(group, origin)
+            name = f"{format_code(group.name)}: " if group.name else ""
+            for item in group.items:
+                symbol = f"{format_code(item.symbol)} " if item.symbol else ""
+                label = format_code(item.label) if item.label else ""
+                lines.append(f"- {symbol}{name}{f'{label} {render_text(item.text, origin)}'.strip()}")
         hidden_count = len(lines) - _MAX_ITEMS
         yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
         return
@@ -205,15 +209,6 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
 def _render_item_table(group: ItemGroup, headers: tuple[str, ...], origin: CodeOrigin, *, has_all: bool) -> list[str]:
     rows = tuple(Row((StyledText(item.label, Style.CODE), item.text)) for item in group.items)
     return _limit_table_rows(_render_table(Table(headers, rows), origin), len(headers), has_all=has_all)
-
-
-def _render_items(group: ItemGroup, origin: CodeOrigin) -> Iterator[str]:
-    """Yield a list item per object."""
-    name = f"{format_code(group.name)}: " if group.name else ""
-    for item in group.items:
-        symbol = f"{format_code(item.symbol)} " if item.symbol else ""
-        label = format_code(item.label) if item.label else ""
-        yield f"- {symbol}{name}{f'{label} {render_text(item.text, origin)}'.strip()}"
 
 
 _MAX_LOCATIONS: Final = 3

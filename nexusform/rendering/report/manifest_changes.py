@@ -85,20 +85,16 @@ def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     is_secret = old.get("kind") == "Secret"
     for path, before, after in _find_differences((), old, new):
         format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
-        changes.append(FieldChange(title, _format_short_path(path), format_side(before), format_side(after)))
+        # Format a path from its last list on, without `spec`: `containers[web].image`.
+        last_list = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
+        steps = path[max(last_list - 1, 0) :]
+        if len(steps) > 1 and steps[0] == "spec":
+            steps = steps[1:]
+        text = steps[0]
+        for step in steps[1:]:
+            text += step if step.startswith("[") else f".{step}"
+        changes.append(FieldChange(title, text, format_side(before), format_side(after)))
     return changes
-
-
-def _format_short_path(path: _Path) -> str:
-    """Format a path from its last list on, without `spec`: `containers[web].image`."""
-    last_list = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
-    steps = path[max(last_list - 1, 0) :]
-    if len(steps) > 1 and steps[0] == "spec":
-        steps = steps[1:]
-    text = steps[0]
-    for step in steps[1:]:
-        text += step if step.startswith("[") else f".{step}"
-    return text
 
 
 _Path: TypeAlias = tuple[str, ...]  # field names; `[web]` is the item with that name, `[0]` the first item

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service
+from nexusform.plans.site_capacity.occupancy import OutOfService, list_out_of_service
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
@@ -190,7 +190,14 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
     for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
         rows = list(group)
         place = f" on {sites[site_id].name}" if len(sites) > 1 else ""
-        total = _count_active_machines(sites[site_id])
+        # Count the compute machines of active racks: in service, or with a status.
+        site = sites[site_id]
+        planned_racks = {rack.name for rack in site.racks if rack.is_planned}
+        total = 0
+        for machine in site.machines:
+            if machine.exists_after and machine.facts.rack not in planned_racks:
+                reasons = set(machine.facts.unschedulable_reason.split(", "))
+                total += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS
         sentences = [f"Out of service{place}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
         capacity = capacities.get(site_id)
         if capacity is not None:
@@ -199,17 +206,6 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)
-
-
-def _count_active_machines(site: SiteVms) -> int:
-    """Count the compute machines of active racks: in service, or with a status."""
-    planned_racks = {rack.name for rack in site.racks if rack.is_planned}
-    count = 0
-    for machine in site.machines:
-        if machine.exists_after and machine.facts.rack not in planned_racks:
-            reasons = set(machine.facts.unschedulable_reason.split(", "))
-            count += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS
-    return count
 
 
 def _describe_groups(rows: Sequence[OutOfService]) -> str:

@@ -513,7 +513,9 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     addresses: set[Address] = set()
     for row in moves:
         if row.trigger in _HARDWARE_TRIGGERS:
-            hardware_ids |= _list_hardware_ids(row)
+            assert isinstance(row.source, Placement), "only a VM moves because of hardware"
+            rack = f"{row.site_id}/{row.source.rack}"
+            hardware_ids |= {rack, f"{rack}/{row.source.machine}"}
         elif row.trigger not in _FLAG_TRIGGERS:
             addresses.add(row.address)
     changes = (change for change in plan.changes if change.action is not Action.NO_OP)
@@ -522,13 +524,6 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
 
 _HARDWARE_TRIGGERS = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
 _FLAG_TRIGGERS = frozenset({"requested", "heal"})
-
-
-def _list_hardware_ids(row: PlacementChange) -> set[str]:
-    """Return the ids of the rack and the machine of a VM before its move."""
-    assert isinstance(row.source, Placement), "only a VM moves because of hardware"
-    rack = f"{row.site_id}/{row.source.rack}"
-    return {rack, f"{rack}/{row.source.machine}"}
 
 
 _MAX_CLUSTERS: Final = 6

@@ -48,7 +48,13 @@ def build_headline(plan: Plan) -> str:
     destroyed objects: `3 VMs are re-created on other machines`.
     """
     if plan.is_failed:
-        return _describe_failure(plan)
+        # The first reason of a failed plan and the number of others.
+        reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
+        reasons += map(format_title, select_own_errors(plan))
+        if not reasons:
+            return "planning failed"
+        text = f"planning failed: {reasons[0]}"
+        return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
     if not plan.has_changes:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
             return "nothing to predict"
@@ -68,16 +74,6 @@ def build_headline(plan: Plan) -> str:
     else:
         clauses = [*_describe_object_changes(plan), *placed, "nothing moves", *waiting]
     return ", ".join(["blocked", *clauses] if plan.is_rejected else clauses)
-
-
-def _describe_failure(plan: Plan) -> str:
-    """Return the first reason of a failed plan and the number of others."""
-    reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
-    reasons += map(format_title, select_own_errors(plan))
-    if not reasons:
-        return "planning failed"
-    text = f"planning failed: {reasons[0]}"
-    return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:

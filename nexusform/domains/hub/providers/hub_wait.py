@@ -137,7 +137,11 @@ class HubWaiter(Struct, frozen=True):
                     return False, final.message
             lag_start = None
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
-            final = _check_placement_rollout(placement_objects, planned, failing)
+            # A blocked rollout counts as done, since it does not continue.
+            is_run_managed = has_external_rollout(placement_objects.placement)
+            progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
+            blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
+            final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
             if not decision.is_decided:
                 decision = final
             if not final.is_done:
@@ -295,16 +299,6 @@ class HubWaiter(Struct, frozen=True):
 
         self.wait_until(check_eviction, f"The eviction {name}")
         return reason
-
-
-def _check_placement_rollout(
-    placement_objects: ObservedPlacementObjects, planned: Values, failing: AbstractSet[tuple[str, str]]
-) -> PlacementProgress:
-    """Return the progress of a placement; a blocked rollout counts as done, since it does not continue."""
-    is_run_managed = has_external_rollout(placement_objects.placement)
-    progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
-    blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
-    return replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
 
 
 def _reject_object_in_deletion(kind: str, body: Values) -> None:

@@ -69,7 +69,13 @@ def allocate_pci_devices(
     """
     remaining = list(pools)
     for request in requests:
-        selected = _select_pools(remaining, request, cells, sockets or {})
+        wanted = request.alias.properties
+        selected: Sequence[DevicePool] = [pool for pool in remaining if pool.has_properties(wanted)]
+        if cells:
+            selected = _select_near_pools(selected, request, cells, sockets or {})
+        for name, value in ((_DEVICE_TYPE, _PHYSICAL_FUNCTION), (_DEVICE_TYPE, _VDPA), (_REMOTE, "true")):
+            if wanted.get(name) != value:
+                selected = [pool for pool in selected if pool.properties.get(name) != value]
         if _count_free_devices(selected) < request.count:
             return None
         missing = request.count
@@ -84,19 +90,6 @@ def allocate_pci_devices(
             if not missing:
                 break
     return remaining
-
-
-def _select_pools(
-    pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
-) -> Sequence[DevicePool]:
-    wanted = request.alias.properties
-    selected: Sequence[DevicePool] = [pool for pool in pools if pool.has_properties(wanted)]
-    if cells:
-        selected = _select_near_pools(selected, request, cells, sockets)
-    for name, value in ((_DEVICE_TYPE, _PHYSICAL_FUNCTION), (_DEVICE_TYPE, _VDPA), (_REMOTE, "true")):
-        if wanted.get(name) != value:
-            selected = [pool for pool in selected if pool.properties.get(name) != value]
-    return selected
 
 
 def _select_near_pools(
