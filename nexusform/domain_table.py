@@ -295,7 +295,7 @@ def collect_type_modules(field_name: str) -> dict[str, str]:
 
 
 def collect_object_references(field_name: str) -> dict[str, str]:
-    """Collect the targets of all `providers`, `backends`, `exports` or `placement_kinds`."""
+    """Return the `module:NAME` of all `providers`, `backends`, `exports` or `placement_kinds`."""
     return {
         name: domain.build_object_reference(target)
         for domain in find_domains().values()
@@ -309,7 +309,7 @@ def collect_placement_maps() -> dict[str, str]:
 
 
 def collect_validate_checks() -> dict[str, str]:
-    """Collect the targets of `checks`, by domain."""
+    """Return the `module:NAME` of the checks of `validate`, by domain."""
     return {
         domain.name: domain.build_object_reference(domain.checks) for domain in find_domains().values() if domain.checks
     }

@@ -361,27 +361,31 @@ class _JsonScanner:
     """Scanner of one text along the wanted paths."""
 
     def __init__(self, text: str) -> None:
-        import json
+        import json  # only documents with a mistake are scanned
 
         self._text = text
-        self._skip: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
-        self.offsets: dict[Path, int] = {}
+        self._decode_value: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
+        self.offsets: dict[Path, int] = {}  # of the values found, by path
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
         """Record the offsets of the value at `offset` and of the wanted ones inside it; return its end."""
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":
-            return self._skip(text, offset)[1]
+            return self._decode_value(text, offset)[1]
         closing = "}" if text[offset] == "{" else "]"
         index = 0
         offset = _skip_blanks(text, offset + 1)
         while text[offset] != closing:
             step: str | int = index
             if closing == "}":
-                key, offset = self._skip(text, offset)
+                key, offset = self._decode_value(text, offset)
                 step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)
-            offset = self.scan_value(offset, (*path, step), tree[step]) if step in tree else self._skip(text, offset)[1]
+            offset = (
+                self.scan_value(offset, (*path, step), tree[step])
+                if step in tree
+                else self._decode_value(text, offset)[1]
+            )
             offset = _skip_blanks(text, offset)
             if text[offset] == ",":
                 offset = _skip_blanks(text, offset + 1)

@@ -147,18 +147,14 @@ def _rename_dependencies(
         return dict(instances)
 
     def rename(object_state: ObjectState) -> ObjectState:
-        return _replace_dependencies(object_state, new_blocks)
+        if new_blocks.keys().isdisjoint(object_state.dependencies):
+            return object_state
+        dependencies: set[str] = set()
+        for name in object_state.dependencies:
+            dependencies |= new_blocks.get(name, {name})
+        return replace(object_state, dependencies=tuple(sorted(dependencies)))
 
     return {address: _map_objects(instance, rename) for address, instance in instances.items()}
-
-
-def _replace_dependencies(object_state: ObjectState, new_blocks: Mapping[str, AbstractSet[str]]) -> ObjectState:
-    if new_blocks.keys().isdisjoint(object_state.dependencies):
-        return object_state
-    dependencies: set[str] = set()
-    for name in object_state.dependencies:
-        dependencies |= new_blocks.get(name, {name})
-    return replace(object_state, dependencies=tuple(sorted(dependencies)))
 
 
 def _map_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:

@@ -58,7 +58,7 @@ class PriorState(Struct, frozen=True):
         instance = self.instances.get(address)
         return instance.deposed if instance is not None else {}
 
-    def get_dependencies(self, address: Address, deposed: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    def get_dependencies(self, address: Address, deposed: str = "", default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return the recorded dependencies of the object; `default` if state does not contain it."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default

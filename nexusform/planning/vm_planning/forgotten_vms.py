@@ -5,6 +5,7 @@ not allocate their capacity (docs/decisions/0046).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import ceil
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -100,7 +101,7 @@ def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
         vm.placement.machine,
         vm.name,
         sku.host_vcpus,
-        -(-int(sku.memory_gib * 1024) // 1024),
+        ceil(int(sku.memory_gib * 1024) / 1024),
         sku.disk_gib,
         sku.numa_cells,
         tuple(vm.placement.cells),

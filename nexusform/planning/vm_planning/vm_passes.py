@@ -385,7 +385,7 @@ def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: Pri
     """Return the objects and all their direct and indirect dependents."""
     dependents: dict[str, list[Address]] = {}
     for address in prior.instances:
-        for need in prior.get_dependencies(address, "", ()):
+        for need in prior.get_dependencies(address):
             dependents.setdefault(need, []).append(address)
 
     def find_dependents(address: Address) -> Iterator[Address]:
@@ -401,7 +401,7 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 
     def find_needs(address: Address) -> Iterator[Address]:
-        for need in prior.get_dependencies(address, "", ()):
+        for need in prior.get_dependencies(address):
             for needed in by_text.get(need, ()):
                 if _may_depend_on_object(address, needed):
                     yield needed

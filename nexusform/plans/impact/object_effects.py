@@ -62,7 +62,9 @@ def compute_effect(row: PlacementChange) -> Effect:
         return effect
     kind = KINDS[row.kind]
     if row.action is PlacementAction.KEEP:
-        return _compute_unchanged_effect(row, is_running=kind.is_running(row.target))
+        if row.source is None and row.target is None:
+            return Effect.NOT_CREATED
+        return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
     if row.action is PlacementAction.PLACE:
         return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
     # A VM without a machine does not run.
@@ -74,13 +76,6 @@ def compute_effect(row: PlacementChange) -> Effect:
     if row.source is None or row.target is None:
         return Effect.MOVED
     return Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
-
-
-def _compute_unchanged_effect(row: PlacementChange, *, is_running: bool) -> Effect:
-    """Return the effect on an object with action `keep`."""
-    if row.source is None and row.target is None:
-        return Effect.NOT_CREATED
-    return Effect.UNCHANGED if is_running else Effect.STILL_WAITING
 
 
 PREDICTED: Final = "predicted"

@@ -120,7 +120,7 @@ def render_diff(text: str) -> str:
 
 
 def _move_sign_to_first_column(line: str) -> str:
-    """Render one line with its sign, if any, in the first column."""
+    """Render one line with its sign in the first column: `  ~ a` as `!   a`, `-/+ a` as `!-/+ a`."""
     match = SIGN_PATTERN.match(line)
     if match is None:
         return line

@@ -132,7 +132,7 @@ class _NovaSiteReplay:
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` with a decision of Nova."""
         servers, group = dict(request.servers), request.body["group"]
-        for host in group["members"] if group else ():
+        for host in group["members"] if group else ():  # each of these hosts needs a member
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
             if members:
                 servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}

@@ -219,6 +219,7 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
 
 
 def _find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
+    """Return the loss with the most waiting pods; an empty one if no pod waits, None without a place to lose."""
     effects = {lost: sum(waiting[key] for key in keys) for lost, waiting in losses.items()}
     worst = max(effects, key=lambda lost: effects[lost], default=None)
     if worst is None:

@@ -165,7 +165,8 @@ def _sample_changed_pods(
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
-    if _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values())):
+    new_uncertain = _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values()))
+    if new_uncertain:  # workloads with more uncertain pods than before
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
             sampled_pods = _find_moved_pods(by_workload, sample.predict())

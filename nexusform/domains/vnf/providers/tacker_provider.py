@@ -317,7 +317,7 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step; VNFCs with a host known to Tacker are observed."""
+    """Return the attributes after a step. A VNFC is observed if Tacker knows its host or no machine was planned."""
     attributes = match_vnfcs(planned, instance.vnfcs)
     hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
