@@ -18,6 +18,7 @@ pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_requests, azure_site
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import NEW, PROVIDER_BLOCK, SCALED, CommandRunner, write_configuration
+from tests.kill_points import select_cases
 
 GOLDEN = Path(__file__).with_name("histories.txt")
 SHORT_OF_ROOM = {"code": "InsufficientResources", "message": "no machine has room"}
@@ -144,7 +145,7 @@ HISTORIES |= {
 }
 
 
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", select_cases(list(HISTORIES)))
 def test_failure_in_azure_is_reported_and_recovered(
     name: str, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
