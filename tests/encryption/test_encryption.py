@@ -136,6 +136,7 @@ def test_modified_document_is_rejected(capsys: pytest.CaptureFixture[str]) -> No
         {**document, "encryption": {**document["encryption"], "keys": "other"}},
         {**document, "encryption": {**document["encryption"], "purpose": "plan"}},
         {**document, "data": "?"},
+        {**document, "data": document["data"] + "\n"},
     ]
     for changed in changes:
         STATE.write_text(json.dumps(changed, separators=(",", ":")))
