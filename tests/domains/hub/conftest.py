@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -40,20 +40,44 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("bed", _BEDS if is_real and not alone else _BEDS[:1], indirect=True)
 
 
-@pytest.fixture(scope="session")
-def api_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
-    programs = ApiPrograms(PROGRAMS, CRDS, tmp_path_factory.mktemp("api-server"))
-    yield programs
-    programs.close()
+_RUNNING: dict[tuple[str, ...], ApiPrograms] = {}
 
 
-@pytest.fixture(scope="session")
-def programs_without_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
+def _start_once(tmp_path_factory: pytest.TempPathFactory, *flags: str) -> ApiPrograms:
+    """Return the API server of this process with these flags; start it if it does not run."""
+    if flags not in _RUNNING:
+        _RUNNING[flags] = ApiPrograms(PROGRAMS, CRDS, tmp_path_factory.mktemp("api-server"), *flags)
+    return _RUNNING[flags]
+
+
+def _end_servers() -> None:
+    while _RUNNING:
+        _RUNNING.popitem()[1].close()
+
+
+@pytest.fixture
+def api_programs(tmp_path_factory: pytest.TempPathFactory) -> ApiPrograms:
+    return _start_once(tmp_path_factory)
+
+
+@pytest.fixture
+def programs_without_cache(tmp_path_factory: pytest.TempPathFactory) -> ApiPrograms:
     """Start an API server without more history than etcd, so that it can forget old versions."""
-    where = tmp_path_factory.mktemp("api-server")
-    programs = ApiPrograms(PROGRAMS, CRDS, where, "--watch-cache=false")
-    yield programs
-    programs.close()
+    return _start_once(tmp_path_factory, "--watch-cache=false")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """End the API servers if the next test needs none: an idle one takes a tenth of a processor."""
+    try:
+        yield
+    finally:
+        if nextitem is None or nextitem.get_closest_marker("one_worker") is None:
+            _end_servers()
+
+
+def pytest_sessionfinish() -> None:
+    _end_servers()
 
 
 @pytest.fixture
