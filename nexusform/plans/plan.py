@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span, has_errors
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
@@ -559,7 +559,7 @@ class Plan(Struct, frozen=True):
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """Errors among the diagnostics."""
-        return tuple(select_errors(self.diagnostics))
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity is Severity.ERROR)
 
     @property
     def is_rejected(self) -> bool:

@@ -11,8 +11,5 @@ PUBLIC = {
         "PlanPart ApplyProgress parse_journal Record RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
-    "objects": (
-        "EMPTY EMPTY_INSTANCE InstanceState ObjectState OutputState State get_current_object iterate_current_objects "
-        "replace_note_entry"
-    ),
+    "objects": "EMPTY InstanceState ObjectState OutputState State get_current_object",
 }

@@ -29,6 +29,7 @@ from nexusform.planning.vm_planning.vm_object import (
     MACHINE_REPLACED,
     SELECTION_KEY,
     VmObject,
+    replace_note_entry,
 )
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode

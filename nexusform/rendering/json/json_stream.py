@@ -106,7 +106,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
     """Yield drift, planned changes, planned placements, both summaries and outputs."""
     yield from create_drift_events(plan, time)
     for change in () if plan.mode is Mode.REFRESH_ONLY else plan.changes:
-        if not change.is_unchanged:
+        if change.action is not Action.NO_OP or change.previous_address or change.importing:
             yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
@@ -152,7 +152,7 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
 
 def create_planned_change_event(change: Change, time: str) -> Event:
     """Create the event of the planned change of one object."""
-    moved_from = change.previous_address
+    moved_from = change.previous_address if change.previous_address != change.address else None
     action = _STREAM_ACTIONS[change.action]
     if change.action is Action.NO_OP and change.importing:
         action = "import"

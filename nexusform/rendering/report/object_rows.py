@@ -92,6 +92,12 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
 
 
+def is_reported(change: Change) -> bool:
+    """Return whether the report contains the change: an action, an import or a move."""
+    is_moved = change.previous_address is not None and change.previous_address != change.address
+    return change.action is not Action.NO_OP or bool(change.importing) or is_moved
+
+
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     """Fold rows with the same symbol and clauses; every row is in one fold."""
     listed = list(rows)

@@ -26,7 +26,7 @@ def work_with_limit(seconds: int, at_work: float, told: list[str]) -> None:
         told.append("done")
     except DiagnosticsError as refused:
         told += [problem.id for problem in refused.diagnostics]
-    work(0.2)  # no interrupt arrives afterwards
+    work(0.3)  # no interrupt arrives afterwards
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
