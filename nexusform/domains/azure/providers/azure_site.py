@@ -80,6 +80,7 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
+from nexusform.values.typed_value import UNKNOWN
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
@@ -334,7 +335,9 @@ class AzureSiteProvider(ObservedSites):
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
         current_group = observed_group or self._created_groups.get(owner, "")
-        requested_group = str(get_mapping(request.attributes, "azure").get("resource_group") or "")
+        requested_group = get_mapping(request.attributes, "azure").get("resource_group") or ""
+        if requested_group is UNKNOWN:  # Apply knows it, and compares it then.
+            return current_group or "(known after apply)"
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
                 f"{owner} is in resource group {current_group}, but its azure block sets "

@@ -306,6 +306,19 @@ def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> 
     assert "d needs properties that nexusform does not know: networkConfiguration" in nexusform.said
 
 
+def test_resource_group_known_after_apply(nexusform: CommandRunner, server: ArmServer) -> None:
+    """Apply creates the objects in it. A later plan compares it with the current group at apply only."""
+    later = NEW.replace('resource_group = "tenants"', 'resource_group = substr("tenants${timestamp()}", 0, 7)')
+    write_configuration(later)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert ("PUT", "virtualMachines/v") in nexusform.changes()
+    for group in ("tenants", ""):
+        write_configuration(later.replace("mode        =", f"# {group}\n    mode        ="))
+        assert nexusform("plan") == 0, nexusform.said
+    write_configuration(later.replace('"tenants${', '"strange${'))
+    assert nexusform("plan") == 0, nexusform.said
+
+
 HINTED = """
   placement_hint {
     hint_type            = "AntiAffinity"
