@@ -60,9 +60,11 @@ def pytest_xdist_setupnodes() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
     """Disable garbage collection: modules and tests live until the end, so it takes time and finds nothing. They are
-    not frozen afterwards: the parser requests the number of frozen objects, and this would count them each time."""
+    not frozen afterwards: the parser requests the number of frozen objects, and this would count them each time.
+    Instead, collections are rare, because each of them visits all these objects."""
     gc.disable()
     yield
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

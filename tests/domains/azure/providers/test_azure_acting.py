@@ -306,7 +306,8 @@ def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> 
     assert "d needs properties that nexusform does not know: networkConfiguration" in nexusform.said
 
 
-def test_resource_group_known_after_apply(nexusform: CommandRunner, server: ArmServer) -> None:
+@pytest.mark.usefixtures("server")
+def test_resource_group_known_after_apply(nexusform: CommandRunner) -> None:
     """Apply creates the objects in it. A later plan compares it with the current group at apply only."""
     later = NEW.replace('resource_group = "tenants"', 'resource_group = substr("tenants${timestamp()}", 0, 7)')
     write_configuration(later)
