@@ -16,7 +16,14 @@ from nexusform.language.functions.text import split_clusters
 from nexusform.language.syntax.scanner import count_clusters
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix, compute_shortest_digits
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    UNKNOWN,
+    Value,
+    build_prefix,
+    compute_shortest_digits,
+    format_digits,
+)
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
@@ -182,7 +189,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     if mode == "f":
         places = 6 if verb.precision is None else verb.precision
         scaled = str(round(size * 10**places)).rjust(places + 1, "0")
-        digits = f"{scaled[:-places]}.{scaled[-places:]}" if places else scaled
+        digits = format_digits(scaled, len(scaled) - places)
     elif mode in "eE":
         digits = _render_scientific(size, 6 if verb.precision is None else verb.precision, mode)
     else:
@@ -208,8 +215,7 @@ def _render_scientific(size: int | Fraction, places: int | None, mode: str) -> s
     if places is not None:
         digits = digits[: places + 1].ljust(places + 1, "0")
     exponent = point - 1 if size else 0
-    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-    return f"{mantissa}{mode}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return f"{format_digits(digits, 1)}{mode}{exponent:+03d}"
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
@@ -222,14 +228,9 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
         limit = len(digits)
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
-        mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
         letter = "e" if mode == "g" else "E"
-        return f"{mantissa}{letter}{exponent:+03d}"
-    if point <= 0:
-        return "0." + "0" * -point + digits
-    if len(digits) <= point:
-        return digits.ljust(point, "0")
-    return f"{digits[:point]}.{digits[point:]}"
+        return f"{format_digits(digits, 1)}{letter}{exponent:+03d}"
+    return format_digits(digits, point)
 
 
 # --- formatlist ----------------------------------------------------------------------------------
