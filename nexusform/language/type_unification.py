@@ -17,7 +17,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.typed_value import FALSE, NOT_NULL, TRUE, UNKNOWN, Value, get_refinement, remove_all_marks
+from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean, get_refinement, remove_all_marks
 
 Kind = TypeVar("Kind", ObjectType, TupleType)
 
@@ -30,7 +30,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     """
     distinct: list[Type] = []
     for candidate in types:
-        if candidate is not DYNAMIC and not any(candidate is d or candidate == d for d in distinct):
+        if candidate is not DYNAMIC and candidate not in distinct:
             distinct.append(candidate)
     if len(distinct) <= 1:
         return distinct[0] if distinct else DYNAMIC
@@ -120,9 +120,8 @@ def compare_values(left: Value, right: Value) -> Value:
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
     outcome = _is_equal(plain_left, plain_right)
-    if outcome is None:
-        return _UNDECIDED.add_marks(marks | right_marks)
-    return (TRUE if outcome else FALSE).add_marks(marks | right_marks)
+    result = _UNDECIDED if outcome is None else build_boolean(outcome)
+    return result.add_marks(marks | right_marks)
 
 
 _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
@@ -135,24 +134,21 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         return left_refinement.not_null or right_refinement.not_null
     if not (left_refinement.not_null and right_refinement.not_null):
         return False
-    # Of two known prefixes only the common length can be compared.
+    # The text after the prefix of an unknown one is open: only the common length can be compared.
     left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
-    if right.raw is UNKNOWN and len(right_prefix) < len(left_prefix):
+    if right.raw is UNKNOWN:
         left_prefix = left_prefix[: len(right_prefix)]
-    if left.raw is UNKNOWN and len(left_prefix) < len(right_prefix):
+    if left.raw is UNKNOWN:
         right_prefix = right_prefix[: len(left_prefix)]
-    has_different_prefix = left_prefix != right_prefix
-    return (
-        has_different_prefix
-        or _is_lower_bound_above_upper(left_refinement.lowest, right_refinement.highest)
-        or _is_lower_bound_above_upper(right_refinement.lowest, left_refinement.highest)
-        or _is_lower_bound_above_upper(left_refinement.shortest, right_refinement.longest)
-        or _is_lower_bound_above_upper(right_refinement.shortest, left_refinement.longest)
+    opposite_bounds: tuple[tuple[Any, Any], ...] = (
+        (left_refinement.lowest, right_refinement.highest),
+        (right_refinement.lowest, left_refinement.highest),
+        (left_refinement.shortest, right_refinement.longest),
+        (right_refinement.shortest, left_refinement.longest),
     )
-
-
-def _is_lower_bound_above_upper(lower: Any, upper: Any) -> bool:
-    return lower is not None and upper is not None and lower > upper
+    return left_prefix != right_prefix or any(
+        lower is not None and upper is not None and lower > upper for lower, upper in opposite_bounds
+    )
 
 
 def _is_equal(left: Value, right: Value) -> bool | None:
@@ -165,9 +161,8 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
         return None if may_be_null or _may_be_equal(left.type, right.type) else False
     if first is None or second is None:
-        return first is None and second is None
-    same_type = left.type is right.type or left.type == right.type
-    if not same_type and not _may_be_equal(left.type, right.type):
+        return first is second
+    if not _may_be_equal(left.type, right.type):
         return False
     if first.__class__ is dict:
         if first.keys() != second.keys():
@@ -182,18 +177,19 @@ def _is_equal(left: Value, right: Value) -> bool | None:
 
 def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
     """Check whether the values of all pairs are equal; None if that depends on unknown parts."""
-    is_certain = True
+    result: bool | None = True
     for left, right in pairs:
         outcome = _is_equal(left, right)
         if outcome is False:
             return False
-        is_certain = is_certain and outcome is True
-    return True if is_certain else None
+        if outcome is None:
+            result = None
+    return result
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
     # Types that are equal, or would be once their open parts are known.
-    if left is DYNAMIC or right is DYNAMIC or left == right:
+    if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
