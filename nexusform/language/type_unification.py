@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nexusform.schemas.value_types import (
     BOOL,
@@ -19,8 +19,6 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean, get_refinement, remove_all_marks
 
-Kind = TypeVar("Kind", ObjectType, TupleType)
-
 
 def unify_types(types: Sequence[Type]) -> Type | None:
     """Return the common type of all these types, or None.
@@ -34,24 +32,43 @@ def unify_types(types: Sequence[Type]) -> Type | None:
             distinct.append(candidate)
     if len(distinct) <= 1:
         return distinct[0] if distinct else DYNAMIC
-    if all(isinstance(t, PrimitiveType) for t in distinct):
+    kinds = {candidate.__class__ for candidate in distinct}
+    if kinds == {PrimitiveType}:
         return STRING if STRING in distinct else None
-    if objects := _filter_types_of_kind(ObjectType, distinct):
-        names = list_attribute_names(objects[0])
-        if any(list_attribute_names(object_type) != names for object_type in objects):
-            return _build_collection(MapType, _unify_part_types(objects))
-        parts = _unify_type_columns(zip(*map(list_part_types, objects), strict=True))
-        return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
-    if tuples := _filter_types_of_kind(TupleType, distinct):
-        return _unify_tuples(tuples)
-    if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
+    if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
+        return _unify_structures(distinct)
+    if kinds <= {ObjectType, MapType}:
         common = _unify_part_types(distinct)
         return _find_object_type_among_open_maps(distinct) if common is None else MapType(common)
-    if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
+    if kinds <= {ListType, SetType, TupleType}:
+        common = _unify_part_types(distinct)
+        if common is None:
+            return None
         # An existing list or set decides the result.
-        outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
-        return _build_collection(outer, _unify_part_types(distinct))
+        is_set = SetType in kinds and ListType not in kinds
+        return SetType(common) if is_set else ListType(common)
     return None
+
+
+def _unify_structures(types: Sequence[Type]) -> Type | None:
+    """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
+    parts: list[Type] = []
+    for column in zip(*map(list_part_types, types), strict=True):
+        part = unify_types(column)
+        if part is None:
+            return None
+        parts.append(part)
+    first = types[0]
+    if isinstance(first, ObjectType):
+        return ObjectType(tuple(zip(list_attribute_names(first), parts, strict=True)))
+    return TupleType(tuple(parts))
+
+
+def _get_shape(value_type: Type) -> tuple[str, ...] | int:
+    """Return the attribute names of an object type, or the number of part types of any other type."""
+    if isinstance(value_type, ObjectType):
+        return tuple(list_attribute_names(value_type))
+    return len(list_part_types(value_type))
 
 
 def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
@@ -59,10 +76,6 @@ def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
     objects = [t for t in types if isinstance(t, ObjectType)]
     open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
     return objects[0] if len(objects) == 1 and len(open_maps) == len(types) - 1 else None
-
-
-def _build_collection(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:
-    return None if element is None else outer(element)
 
 
 def list_part_types(value_type: Type) -> list[Type]:
@@ -83,33 +96,9 @@ def _unify_part_types(types: Sequence[Type]) -> Type | None:
     return unify_types(parts)
 
 
-def _filter_types_of_kind(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
-    # The types when they are all of one kind, else nothing.
-    matching = [t for t in types if isinstance(t, kind)]
-    return matching if len(matching) == len(types) else []
-
-
 def list_attribute_names(object_type: ObjectType) -> list[str]:
     """Return the attributes of an object type, in order."""
     return [name for name, _ in object_type.attributes]
-
-
-def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
-    length = len(types[0].elements)
-    if any(len(t.elements) != length for t in types):
-        return _build_collection(ListType, _unify_part_types(types))
-    parts = _unify_type_columns(zip(*map(list_part_types, types), strict=True))
-    return None if parts is None else TupleType(tuple(parts))
-
-
-def _unify_type_columns(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
-    unified: list[Type] = []
-    for column in columns:
-        part = unify_types(column)
-        if part is None:
-            return None
-        unified.append(part)
-    return unified
 
 
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
@@ -193,11 +182,6 @@ def _may_be_equal(left: Type, right: Type) -> bool:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
-    if (
-        isinstance(left, ObjectType)
-        and isinstance(right, ObjectType)
-        and list_attribute_names(left) != list_attribute_names(right)
-    ):
+    if _get_shape(left) != _get_shape(right):
         return False
-    left_parts, right_parts = list_part_types(left), list_part_types(right)
-    return len(left_parts) == len(right_parts) and all(map(_may_be_equal, left_parts, right_parts))
+    return all(map(_may_be_equal, list_part_types(left), list_part_types(right)))

@@ -30,6 +30,7 @@ _VERB: Final = re.compile(
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
+_DEFAULT_PLACES: Final = 6
 _STRINGS: Final = ListType(STRING)
 
 
@@ -100,8 +101,8 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
         position_at_fault = offset + match.end() - start
         raise FunctionProblem(f"unrecognized format character {mode!r} at offset {position_at_fault}")
     width = int(match["width"] or 0)
-    precision = None if match["precision"] is None else int(match["precision"] or 0)
-    if width > _MAX_WIDTH or (precision or 0) > _MAX_WIDTH:
+    precision = None if match["precision"] is None else int(match["precision"])
+    if max(width, precision or 0) > _MAX_WIDTH:
         raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
     text = pattern[start : match.end() + 1]
     verb = _FormatVerb(text, offset, match["flags"], width, precision, mode)
@@ -186,12 +187,12 @@ def _render_integer(verb: _FormatVerb, number: Any) -> str:
 
 def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     size = abs(number)
+    places = _DEFAULT_PLACES if verb.precision is None else verb.precision
     if mode == "f":
-        places = 6 if verb.precision is None else verb.precision
         scaled = str(round(size * 10**places)).rjust(places + 1, "0")
         digits = format_digits(scaled, len(scaled) - places)
     elif mode in "eE":
-        digits = _render_scientific(size, 6 if verb.precision is None else verb.precision, mode)
+        digits = _render_scientific(size, places, mode)
     else:
         digits = _render_general(size, verb.precision, mode)
     return _render_signed_number(verb, number < 0, digits)
@@ -210,10 +211,9 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     return text, exponent + len(text)
 
 
-def _render_scientific(size: int | Fraction, places: int | None, mode: str) -> str:
-    digits, point = _compute_decimal_digits(size, None if places is None else places + 1)
-    if places is not None:
-        digits = digits[: places + 1].ljust(places + 1, "0")
+def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
+    digits, point = _compute_decimal_digits(size, places + 1)
+    digits = digits[: places + 1].ljust(places + 1, "0")
     exponent = point - 1 if size else 0
     return f"{format_digits(digits, 1)}{mode}{exponent:+03d}"
 
