@@ -202,7 +202,7 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
 
 
 def _require_attributes(names: Collection[str], target: ObjectType) -> None:
-    """Require all attributes that are not optional. Raises ConversionProblem with the missing ones."""
+    """Require all attributes except optional ones. Raises ConversionProblem with the missing ones."""
     missing = [f'"{name}"' for name, _ in target.attributes if name not in names and name not in target.optional]
     if len(missing) == 1:
         raise ConversionProblem((), f"attribute {missing[0]} is required")

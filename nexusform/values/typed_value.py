@@ -152,7 +152,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
 
 
 def _find_decimal_point(numerator: int, denominator: int) -> int:
-    """Return the point such that 10**(point - 1) <= numerator / denominator < 10**point."""
+    """Return the point with 10**(point - 1) <= numerator / denominator < 10**point."""
     point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)
     while _is_power_of_ten_reached(numerator, denominator, point):
         point += 1
