@@ -180,10 +180,9 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
     if line is None:
         return diagnostic
     unchanged = replace(diagnostic, line=None)
-    file = files.get(subject.filename) if subject is not None else None
-    if subject is None or file is None or subject.start.line == subject.end.line:
+    if subject is None or subject.filename not in files or subject.start.line == subject.end.line:
         return unchanged
-    source_lines = file.text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
+    source_lines = files[subject.filename].text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
     line_index = _find_source_line([source_line.decode(errors="replace") for source_line in source_lines], line)
     if line_index is None:
         return unchanged

@@ -27,17 +27,15 @@ from nexusform.schemas.value_types import (
     describe_type,
 )
 from nexusform.values.typed_value import (
-    FALSE,
     MAX_DIGITS,
     NO_REFINEMENT,
-    PRECISION,
     SENSITIVE,
-    TRUE,
     UNKNOWN,
     Refinement,
     Unknown,
     Value,
     add_refinement,
+    build_boolean,
     build_number,
     build_object,
     build_set,
@@ -71,6 +69,10 @@ class ConversionProblem(Exception):
         return ConversionProblem((step, *self.path), self.message)
 
 
+# Classes of raw values that are plain data, too.
+_SHARED_CLASSES: Final = frozenset({str, int, bool, type(None), Unknown})
+
+
 def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
     """Convert the value to plain data. Return it, and the paths of the sensitive and ephemeral parts (`()` for
     the whole).
@@ -87,12 +89,12 @@ def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
 def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
+    if raw_class in _SHARED_CLASSES:
+        return raw
     if raw_class is tuple:
         return [_convert_raw_value(v) for v in raw]
     if raw_class is dict:
         return {k: _convert_raw_value(v) for k, v in raw.items()}
-    if raw_class is str or raw_class is int or raw_class is bool or raw is None or raw is UNKNOWN:
-        return raw
     return convert_number(raw)
 
 
@@ -161,7 +163,7 @@ def convert_to_value(
     """
     value = _build_value(plain, target)
     for path, refinement in refinements:
-        value = _change_value_at_path(value, path, partial(_add_refinement_to_value, refinement=refinement))
+        value = _change_value_at_path(value, path, partial(_add_plain_refinement, refinement=refinement))
     for path in sensitive:
         value = _change_value_at_path(value, path, lambda part: part.add_marks(SENSITIVE))
     return value
@@ -175,21 +177,9 @@ def _build_value(plain: Any, target: Type) -> Value:
     if plain is None or plain is UNKNOWN:
         return Value(target, plain)
     try:
-        if target.__class__ is PrimitiveType:
-            return _build_primitive_value(plain, target)
-        if target.__class__ is ObjectType:
-            return _build_object_value(plain, target)
-        if plain.__class__ is dict and target.__class__ is MapType:
-            return Value(target, {k: _build_part(k, plain[k], target.element) for k in sorted(plain)})
-        if plain.__class__ is list and target.__class__ is ListType:
-            return Value(target, tuple([_build_part(i, p, target.element) for i, p in enumerate(plain)]))
-        if plain.__class__ is list and target.__class__ is SetType:
-            return build_set([_build_part(i, p, target.element) for i, p in enumerate(plain)], target.element)
-        if plain.__class__ is list and isinstance(target, TupleType) and len(plain) == len(target.elements):
-            return Value(target, tuple([_build_part(i, p, target.elements[i]) for i, p in enumerate(plain)]))
+        return _VALUE_BUILDERS[target.__class__](plain, target)
     except RecursionError:
         raise ConversionProblem((), "the value is nested too deeply") from None
-    raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
 
 
 def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
@@ -202,7 +192,7 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
-    if target is NUMBER and plain.__class__ is not bool:
+    if target is NUMBER:
         return _build_number(plain)
     if plain.__class__ is _PRIMITIVE_CLASSES.get(target.name):
         return Value(target, plain)
@@ -211,9 +201,7 @@ def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
 
 def _build_number(plain: Any) -> Value:
     """Build a number, whole or not. Raises ConversionProblem."""
-    if plain.__class__ is int and plain.bit_length() <= PRECISION:
-        return Value(NUMBER, plain)
-    if plain.__class__ is not int and plain.__class__ is not float and not is_fraction(plain):
+    if plain.__class__.__name__ not in _NUMBER_CLASSES:
         raise ConversionProblem((), "number required")
     try:
         return build_number(plain)
@@ -226,10 +214,47 @@ def is_fraction(plain: Any) -> bool:
     return bool(plain.__class__.__name__ == "Fraction")
 
 
-def _build_object_value(plain: Any, target: ObjectType) -> Value:
-    if plain.__class__ is not dict:
-        raise ConversionProblem((), "object required")
+# Classes of numbers of plain data, by name: the module of fractions need not be imported.
+_NUMBER_CLASSES: Final = frozenset({"int", "float", "Fraction"})
+
+
+def _build_object(plain: Any, target: ObjectType) -> Value:
+    _require_class(plain, dict, target)
     return Value(target, {name: _build_part(name, plain.get(name), t) for name, t in target.attributes})
+
+
+def _build_map(plain: Any, target: MapType) -> Value:
+    _require_class(plain, dict, target)
+    return Value(target, {name: _build_part(name, plain[name], target.element) for name in sorted(plain)})
+
+
+def _build_elements(plain: Any, target: ListType | SetType) -> list[Value]:
+    _require_class(plain, list, target)
+    return [_build_part(index, part, target.element) for index, part in enumerate(plain)]
+
+
+def _build_tuple(plain: Any, target: TupleType) -> Value:
+    _require_class(plain, list, target)
+    if len(plain) != len(target.elements):
+        raise ConversionProblem((), "tuple required")
+    parts = [_build_part(index, part, target.elements[index]) for index, part in enumerate(plain)]
+    return Value(target, tuple(parts))
+
+
+def _require_class(plain: Any, plain_class: type, target: Type) -> None:
+    """Require a class of plain data. Raises ConversionProblem."""
+    if plain.__class__ is not plain_class:
+        raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
+
+
+_VALUE_BUILDERS: Final[Mapping[type, Callable[[Any, Any], Value]]] = {
+    PrimitiveType: _build_primitive_value,
+    ObjectType: _build_object,
+    MapType: _build_map,
+    ListType: lambda plain, target: Value(target, tuple(_build_elements(plain, target))),
+    SetType: lambda plain, target: build_set(_build_elements(plain, target), target.element),
+    TupleType: _build_tuple,
+}
 
 
 def _build_value_of_inferred_type(plain: Any) -> Value:
@@ -238,8 +263,8 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
     if kind is str:
         return Value(STRING, plain)
     if kind is bool:
-        return TRUE if plain else FALSE
-    if kind is int or kind is float or is_fraction(plain):
+        return build_boolean(plain)
+    if kind.__name__ in _NUMBER_CLASSES:
         return _build_number(plain)
     if kind is list:
         return build_tuple([_build_value(p, DYNAMIC) for p in plain])
@@ -248,9 +273,8 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
     raise ConversionProblem((), f"not plain data: {kind.__name__}")
 
 
-def _add_refinement_to_value(value: Value, refinement: Refinement) -> Value:
-    if value.raw is not UNKNOWN:
-        return value
+def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
+    """Add a refinement with bounds as plain data to an unknown value; a known value is unchanged."""
     return add_refinement(value, _convert_bounds(refinement, lambda bound: build_number(bound).raw))
 
 
@@ -306,11 +330,11 @@ def list_unknown_paths(value: Any, path: Path = ()) -> Iterator[Path]:
 
 def has_unknown_part(value: Any) -> bool:
     """Check whether any part of a plain value is unknown."""
-    return next(iter(list_unknown_paths(value)), None) is not None
+    return next(list_unknown_paths(value), None) is not None
 
 
 def replace_unknown(value: Any) -> Any:
-    """Return the value with null for unknown parts; containers without unknown parts are shared."""
+    """Return a copy of the value with null for unknown parts."""
     if value is UNKNOWN:
         return None
     if isinstance(value, Mapping):
@@ -375,12 +399,12 @@ def get_list(data: Any, *path: PathStep) -> Sequence[Any]:
 
 def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:
     """Return the mappings in the list at a path."""
-    return [item for item in get_list(data, *path) if isinstance(item, Mapping)]
+    return _list_items_of_class(data, path, Mapping)
 
 
 def list_objects(data: Any, *path: PathStep) -> list[dict[str, Any]]:
     """Return the dictionaries in the list at a path, to be changed in place."""
-    return [item for item in get_list(data, *path) if isinstance(item, dict)]
+    return _list_items_of_class(data, path, dict)
 
 
 def get_text(data: Any, *path: PathStep) -> str:
@@ -391,4 +415,8 @@ def get_text(data: Any, *path: PathStep) -> str:
 
 def list_texts(data: Any, *path: PathStep) -> list[str]:
     """Return the texts in the list at a path."""
-    return [item for item in get_list(data, *path) if isinstance(item, str)]
+    return _list_items_of_class(data, path, str)
+
+
+def _list_items_of_class(data: Any, path: Path, item_class: type) -> list[Any]:
+    return [item for item in get_list(data, *path) if isinstance(item, item_class)]

@@ -38,7 +38,7 @@ class _FormMember(Struct, frozen=True):
     key: str
     path: str
     get_value: Callable[[Any], Any]
-    part: Part | None
+    convert: Part
     is_null_when_empty: bool = False
     is_omitted_when_empty: bool = False
     is_spread: bool = False
@@ -61,12 +61,11 @@ class RecordForm(Generic[Record]):
         members = []
         for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
             is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
-            key, _, path = word.strip("[*?]").partition("=")
-            part = {**parts, **further_parts}.get(key)
-            conversion = RecordForm(Struct, part) if isinstance(part, str) else part
-            members.append(
-                _FormMember(key, path or key, _build_getter(path or key), conversion, is_null, is_omitted, is_spread)
-            )
+            key, _, source = word.strip("[*?]").partition("=")
+            path = source or key
+            part = {**parts, **further_parts}.get(key, _convert_value_by_class)
+            convert = RecordForm(Struct, part) if isinstance(part, str) else part
+            members.append(_FormMember(key, path, _build_getter(path), convert, is_null, is_omitted, is_spread))
         self.members = tuple(members)
 
     def __call__(self, record: Record) -> dict[str, Any]:
@@ -74,17 +73,17 @@ class RecordForm(Generic[Record]):
         document: dict[str, Any] = {}
         for member in self.members:
             value = member.get_value(record)
-            if member.is_omitted_when_empty and not value:
-                continue
-            if member.is_null_when_empty and not value:
-                value = None
-            converted = (
-                value if value.__class__ in _PLAIN and member.part is None else _convert_value(value, member.part)
-            )
+            if not value:
+                if member.is_omitted_when_empty:
+                    continue
+                if member.is_null_when_empty:
+                    value = None
+            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:
+                value = _convert_value(value, member.convert)
             if member.is_spread:
-                document |= converted
+                document |= value
             else:
-                document[member.key] = converted
+                document[member.key] = value
         return document
 
 
@@ -101,10 +100,10 @@ def _read_value_at_path(steps: tuple[str, ...], value: Any) -> Any:
     return value
 
 
-def _convert_value(value: Any, part: Part | None) -> Any:
+def _convert_value(value: Any, convert: Part) -> Any:
+    """Convert a value, or each element of a list or mapping; None stays None."""
     if value is None:
         return None
-    convert = part or _convert_value_by_class
     if isinstance(value, tuple | list):
         return [convert(element) for element in value]
     if isinstance(value, Mapping):
@@ -121,7 +120,7 @@ def _convert_value_by_class(value: Any) -> Any:
     if isinstance(value, Address):
         return str(value)
     if isinstance(value, tuple | list | Mapping):
-        return _convert_value(value, None)
+        return _convert_value(value, _convert_value_by_class)
     if isinstance(value, Struct):
         return _build_full_form(value.__class__)(value)
     raise TypeError(f"no JSON form for {value.__class__.__name__}")

@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Problem,
-    Severity,
     Span,
     ValueNote,
     build_error,
     has_errors,
+    select_errors,
     suggest_name,
 )
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
 from nexusform.language.type_conversion import convert_value
@@ -257,7 +258,7 @@ class TracingEvaluator(ExpressionRun):
             trace.value = super().evaluate(expression)
         finally:
             self.current = outer
-        errors = [diagnostic for diagnostic in diagnostics[previous_count:] if diagnostic.severity is Severity.ERROR]
+        errors = select_errors(diagnostics[previous_count:])
         trace.has_failed = bool(errors)
         if errors and not any(part.has_failed for part in trace.parts):
             trace.problem = errors[0].summary
@@ -438,8 +439,8 @@ def _describe_range(position: int, length: int) -> str:
     if length == 0:
         return "the collection has no elements"
     last = "only the index 0 exists" if length == 1 else f"the indices are 0 to {length - 1}"
-    count = "1 element" if length == 1 else f"{length} elements"
-    return f"the index {position} is past the end of a collection of {count} ({last})"
+    elements = select_word_form(length, "element")
+    return f"the index {position} is past the end of a collection of {length} {elements} ({last})"
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:

@@ -24,12 +24,11 @@ from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
-    FALSE,
     NO_MARKS,
     NULL,
-    TRUE,
     UNKNOWN,
     Value,
+    build_boolean,
     build_object,
     build_tuple,
     convert_decimal,
@@ -80,7 +79,7 @@ def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[Valu
 def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
     value = node.value
     if value.__class__ is bool:
-        return TRUE if value else FALSE
+        return build_boolean(value)
     if value is None:
         return NULL
     try:

@@ -1,7 +1,7 @@
 """Parser of expressions: precedence, terms, traversals and splats.
 
 Each method parses one construct from the token stream and returns its node; a syntax error is reported and
-unwinds (token_stream.MalformedError).
+unwinds (token_stream.MalformedSyntaxError).
 """
 
 from __future__ import annotations

@@ -65,6 +65,15 @@ def _list_key_value_pairs(collection: Value) -> _Pairs:
     return ((Value(NUMBER, i), v) for i, v in enumerate(collection.raw))
 
 
+def _set_loop_names(
+    names: dict[str, Value], node: ForTuple | ForObject | TemplateFor, key: Value, element: Value
+) -> None:
+    """Set the loop's names to the current key and element."""
+    names[node.value_name] = element
+    if node.key_name is not None:
+        names[node.key_name] = key
+
+
 class _ForCondition:
     # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error once.
     def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
@@ -79,9 +88,7 @@ class _ForCondition:
         # A clause that is always invalid is reported even without elements.
         if self.clause is None:
             return
-        names[self.node.value_name] = DYNAMIC_UNKNOWN
-        if self.node.key_name is not None:
-            names[self.node.key_name] = DYNAMIC_UNKNOWN
+        _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
         outcome, diagnostics = self.run.evaluate_separately(self.clause)
         if not has_errors(diagnostics):
             self._decide(outcome)
@@ -123,16 +130,14 @@ class _ForCondition:
 
 def _visit_included_elements(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
     # Calls `add` for every selected element, with the loop's names set. Stops at the first error, then
-    # `conditions.failed` is true.
+    # `conditions.has_failed` is true.
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
         conditions.check_type(names)
         before = len(run.diagnostics)
         for key, element in () if conditions.has_failed else _list_key_value_pairs(collection):
             run.count_work(1)
-            names[node.value_name] = element
-            if node.key_name is not None:
-                names[node.key_name] = key
+            _set_loop_names(names, node, key, element)
             if conditions.should_include():
                 add()
             # The first element with an error ends the loop: the others would repeat it.
@@ -152,8 +157,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
     marks = collection.marks | conditions.marks
     if conditions.has_failed or not conditions.is_known:
         return DYNAMIC_UNKNOWN.add_marks(marks)
-    result = check_value_size(build_tuple(results))
-    return result.add_marks(marks) if marks else result
+    return check_value_size(build_tuple(results)).add_marks(marks)
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
@@ -236,9 +240,7 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
     with run.extend_names() as names:
         for key, element in _list_key_value_pairs(collection):
             run.count_work(1)
-            names[node.value_name] = element
-            if node.key_name is not None:
-                names[node.key_name] = key
+            _set_loop_names(names, node, key, element)
             pieces.append(join_parts(node.body, run, node))
             # The first element with an error ends the loop: the others would repeat it.
             if run.has_failed_since(before):

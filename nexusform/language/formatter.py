@@ -7,6 +7,7 @@ becomes `x`) and of bare labels, which are quoted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from msgspec import Struct, field
@@ -74,14 +75,8 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
         _set_token_spacing(line.lead)
         _set_token_spacing(line.assign)
     _set_indentation(lines)
-    for chain in _group_adjacent_lines(lines, [bool(line.assign) for line in lines]):
-        widest = max(_compute_cells_width(line.lead) for line in chain)
-        for line in chain:
-            line.assign[0].spaces = widest - _compute_cells_width(line.lead) + 1
-    for chain in _group_adjacent_lines(lines, [bool(line.comment) for line in lines]):
-        widest = max(_compute_cells_width([*line.lead, *line.assign]) for line in chain)
-        for line in chain:
-            line.comment[0].spaces = widest - _compute_cells_width([*line.lead, *line.assign]) + 1
+    _align_cells(lines, lambda line: line.assign, lambda line: line.lead)
+    _align_cells(lines, lambda line: line.comment, lambda line: [*line.lead, *line.assign])
     return "".join(line.render() for line in lines), []
 
 
@@ -270,6 +265,16 @@ def _set_indentation(lines: list[_Line]) -> None:
         line.lead[0].spaces = 2 * len(steps)
         if net > 0:
             steps.append(net)
+
+
+def _align_cells(
+    lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
+) -> None:
+    """Align one cell of neighbouring lines: it starts after the widest of the parts before it."""
+    for chain in _group_adjacent_lines(lines, [bool(get_cell(line)) for line in lines]):
+        widths = [_compute_cells_width(get_tokens_before(line)) for line in chain]
+        for line, width in zip(chain, widths, strict=True):
+            get_cell(line)[0].spaces = max(widths) - width + 1
 
 
 def _compute_cells_width(cells: list[_Token]) -> int:

@@ -2,7 +2,7 @@
 
 Python's json module has no positions, drops repeated names and rounds numbers; configuration needs all three,
 so this module reads tokens itself. A schema decides which properties of an object are arguments and which are
-blocks (bodies.decode_body). A value in an argument's position is an expression: strings are templates, and so
+blocks (body_decoding.decode_body). A value in an argument's position is an expression: strings are templates, and so
 are the names of object properties.
 """
 

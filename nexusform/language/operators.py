@@ -13,12 +13,10 @@ from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.language.type_unification import compare_values
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, PrimitiveType
 from nexusform.values.typed_value import (
-    FALSE,
-    NO_MARKS,
     NOT_NULL,
-    TRUE,
     UNKNOWN,
     Value,
+    build_boolean,
     compute_quotient,
     compute_remainder,
     get_refinement,
@@ -84,10 +82,10 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
     if first is UNKNOWN or second is UNKNOWN:
         certain_result = _compare_refinement_bounds(operator, left, right) if operator in _COMPARISONS else None
         if certain_result is not None:
-            return (TRUE if certain_result else FALSE).add_marks(marks)
+            return build_boolean(certain_result).add_marks(marks)
         return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
     if operator in _COMPARISONS:
-        return (TRUE if _COMPARISONS[operator](first, second) else FALSE).add_marks(marks)
+        return build_boolean(_COMPARISONS[operator](first, second)).add_marks(marks)
     if operator in {"/", "%"} and second == 0:
         raise OperationProblem("division by zero", "division-by-zero")
     try:
@@ -120,10 +118,10 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 def _apply_logical(operator: str, first: Any, second: Any) -> Value:
     decisive = operator == "||"
     if first is decisive or second is decisive:
-        return TRUE if decisive else FALSE
+        return build_boolean(decisive)
     if first is UNKNOWN or second is UNKNOWN:
-        return Value(BOOL, UNKNOWN, NO_MARKS, NOT_NULL)
-    return FALSE if decisive else TRUE
+        return _UNDECIDED
+    return build_boolean(not decisive)
 
 
 def apply_unary_operator(operator: str, operand: Value) -> Value:
@@ -134,7 +132,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
     if raw is UNKNOWN:
         return Value(operand.type, UNKNOWN, operand.marks, NOT_NULL)
     if operator == "!":
-        return (FALSE if raw else TRUE).add_marks(operand.marks)
+        return build_boolean(not raw).add_marks(operand.marks)
     return Value(NUMBER, -raw, operand.marks)
 
 

@@ -38,8 +38,7 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
             pieces.append(part.value)
             continue
         value = run.evaluate(part)
-        if value.marks:
-            marks |= value.marks
+        marks |= value.marks
         text = _convert_to_text(value, part, run, enclosing)
         if text is None:
             prefix = "".join(pieces) + get_refinement(value).prefix if is_known else prefix
@@ -107,7 +106,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
     # Of both branches, so that they are independent of when the condition becomes known.
     marks = condition.marks | then.marks | otherwise.marks
     if condition.raw is UNKNOWN:
-        return _build_unknown_text(then, otherwise, kind).add_marks(marks)
+        return _build_unknown_choice(then, otherwise, kind).add_marks(marks)
     if condition.raw:
         word, part, chosen, problems = "true", node.then, then, then_problems
     else:
@@ -120,8 +119,8 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
         return run.report_problem("inconsistent-conditional-result-types", detail, part, node)
 
 
-def _build_unknown_text(then: Value, otherwise: Value, kind: Type) -> Value:
-    # Returns the known properties shared by both branches.
+def _build_unknown_choice(then: Value, otherwise: Value, kind: Type) -> Value:
+    """Build the result for an unknown condition: unknown, with the known properties shared by both branches."""
     if then.raw is None and otherwise.raw is None:
         return Value(kind, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import ConversionProblem, PathStep
 from nexusform.schemas.value_types import (
+    BOOL,
     DYNAMIC,
+    NUMBER,
+    STRING,
     ListType,
     MapType,
     ObjectType,
@@ -19,6 +22,7 @@ from nexusform.schemas.value_types import (
     has_dynamic,
 )
 from nexusform.values.typed_value import (
+    NO_MARKS,
     NOT_NULL,
     UNKNOWN,
     Refinement,
@@ -41,19 +45,14 @@ def convert_value(value: Value, target: Type) -> Value:
         return value
     raw = value.raw
     if target.__class__ is PrimitiveType:
-        primitive_raw = value.raw
-        if value.type == target:
+        if from_type == target:
             return value
-        if primitive_raw is None or primitive_raw is UNKNOWN:
-            if value.type is not DYNAMIC:
-                _require_convertible(value.type, target)
-            return Value(target, primitive_raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
-        if not isinstance(value.type, PrimitiveType) or {value.type.name, target.name} == {"number", "bool"}:
-            raise ConversionProblem((), f"{target.name} required")
-        return Value(target, _PRIMITIVE_CONVERTERS[value.type.name, target.name](primitive_raw), value.marks)
+        _require_convertible(from_type, target)
+        if raw is None or raw is UNKNOWN:
+            return Value(target, raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
+        return Value(target, _PRIMITIVE_CONVERTERS[from_type, target](raw), value.marks)
     if raw is None or raw is UNKNOWN:
-        if from_type is not DYNAMIC:
-            _require_convertible(from_type, target)
+        _require_convertible(from_type, target)
         result_type = _fill_dynamic_types(remove_optional_attributes(target), from_type)
         return add_refinement(Value(result_type, raw, value.marks), _convert_refinement(value, target))
     if from_type == target and not _has_optional_attributes(target):
@@ -106,15 +105,23 @@ def _convert_string_to_bool(raw: str) -> bool:
     raise ConversionProblem((), "a bool is required")
 
 
-_PRIMITIVE_CONVERTERS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
-    ("string", "number"): _convert_string_to_number,
-    ("string", "bool"): _convert_string_to_bool,
-    ("number", "string"): format_number,
-    ("bool", "string"): lambda raw: "true" if raw else "false",
+_PRIMITIVE_CONVERTERS: Final[dict[tuple[Type, Type], Callable[[Any], Any]]] = {
+    (STRING, NUMBER): _convert_string_to_number,
+    (STRING, BOOL): _convert_string_to_bool,
+    (NUMBER, STRING): format_number,
+    (BOOL, STRING): lambda raw: "true" if raw else "false",
 }
 
 
 # --- towards collections and structures --------------------------------------------------------
+
+
+def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
+    """Convert a part of a value. Raises ConversionProblem with the step to it."""
+    try:
+        return convert_value(part, target)
+    except ConversionProblem as problem:
+        raise problem.prepend_step(step) from None
 
 
 def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
@@ -130,12 +137,7 @@ def _convert_and_unify_elements(
     element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also for a collection without elements
-    items = []
-    for step, part in parts:
-        try:
-            items.append(convert_value(part, element))
-        except ConversionProblem as problem:
-            raise problem.prepend_step(step) from None
+    items = [_convert_part(step, part, element) for step, part in parts]
     if not has_dynamic(element):
         return remove_optional_attributes(element), items
     if not items:
@@ -176,12 +178,7 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
     length, required = len(value.raw), len(target.elements)
     if length != required:
         raise ConversionProblem((), f"tuple of {required} elements required, not {length}")
-    items = []
-    for index, (part, element) in enumerate(zip(value.raw, target.elements, strict=True)):
-        try:
-            items.append(convert_value(part, element))
-        except ConversionProblem as problem:
-            raise problem.prepend_step(index) from None
+    items = [_convert_part(index, part, target.elements[index]) for index, part in enumerate(value.raw)]
     return Value(TupleType(tuple([v.type for v in items])), tuple(items), value.marks)
 
 
@@ -189,31 +186,28 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), "object required")
     raw = value.raw
-    missing = [name for name, _ in target.attributes if name not in raw and name not in target.optional]
-    if missing:
-        raise ConversionProblem((), _describe_missing_attributes(missing))
+    _require_attributes(raw, target)
     defaults = dict(target.defaults)
     items: dict[str, Value] = {}
     for name, attribute_type in target.attributes:
         part = raw.get(name)
         default = defaults.get(name)
         if (part is None or part.raw is None) and isinstance(default, Value):
-            part = default.add_marks(part.marks if part else frozenset())
-        try:
-            if part is None:
-                items[name] = Value(remove_optional_attributes(attribute_type), None)
-            else:
-                items[name] = convert_value(part, attribute_type)
-        except ConversionProblem as problem:
-            raise problem.prepend_step(name) from None
+            part = default.add_marks(part.marks if part else NO_MARKS)
+        if part is None:
+            items[name] = Value(remove_optional_attributes(attribute_type), None)
+        else:
+            items[name] = _convert_part(name, part, attribute_type)
     return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
 
 
-def _describe_missing_attributes(names: Sequence[str]) -> str:
-    quoted = [f'"{n}"' for n in names]
-    if len(quoted) == 1:
-        return f"attribute {quoted[0]} is required"
-    return f"attributes {', '.join(quoted[:-1])} and {quoted[-1]} are required"
+def _require_attributes(names: Collection[str], target: ObjectType) -> None:
+    """Require all attributes except optional ones. Raises ConversionProblem with the missing ones."""
+    missing = [f'"{name}"' for name, _ in target.attributes if name not in names and name not in target.optional]
+    if len(missing) == 1:
+        raise ConversionProblem((), f"attribute {missing[0]} is required")
+    if missing:
+        raise ConversionProblem((), f"attributes {', '.join(missing[:-1])} and {missing[-1]} are required")
 
 
 _CONVERTERS: Final[dict[type, Callable[[Value, Any], Value]]] = {
@@ -295,9 +289,7 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem((), "object required")
     attributes = dict(from_type.attributes)
-    missing = [n for n, _ in target.attributes if n not in attributes and n not in target.optional]
-    if missing:
-        raise ConversionProblem((), _describe_missing_attributes(missing))
+    _require_attributes(attributes, target)
     parts: list[tuple[PathStep, Type]] = []
     types: list[Type] = []
     for name, attribute_type in target.attributes:

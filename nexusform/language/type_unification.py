@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from nexusform.schemas.value_types import (
     BOOL,
@@ -17,9 +17,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.typed_value import FALSE, NOT_NULL, TRUE, UNKNOWN, Value, get_refinement, remove_all_marks
-
-Kind = TypeVar("Kind", ObjectType, TupleType)
+from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean, get_refinement, remove_all_marks
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
@@ -30,28 +28,47 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     """
     distinct: list[Type] = []
     for candidate in types:
-        if candidate is not DYNAMIC and not any(candidate is d or candidate == d for d in distinct):
+        if candidate is not DYNAMIC and candidate not in distinct:
             distinct.append(candidate)
     if len(distinct) <= 1:
         return distinct[0] if distinct else DYNAMIC
-    if all(isinstance(t, PrimitiveType) for t in distinct):
+    kinds = {candidate.__class__ for candidate in distinct}
+    if kinds == {PrimitiveType}:
         return STRING if STRING in distinct else None
-    if objects := _filter_types_of_kind(ObjectType, distinct):
-        names = list_attribute_names(objects[0])
-        if any(list_attribute_names(object_type) != names for object_type in objects):
-            return _build_collection(MapType, _unify_part_types(objects))
-        parts = _unify_type_columns(zip(*map(list_part_types, objects), strict=True))
-        return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
-    if tuples := _filter_types_of_kind(TupleType, distinct):
-        return _unify_tuples(tuples)
-    if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
+    if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
+        return _unify_structures(distinct)
+    if kinds <= {ObjectType, MapType}:
         common = _unify_part_types(distinct)
         return _find_object_type_among_open_maps(distinct) if common is None else MapType(common)
-    if all(isinstance(t, (ListType, SetType, TupleType)) for t in distinct):
+    if kinds <= {ListType, SetType, TupleType}:
+        common = _unify_part_types(distinct)
+        if common is None:
+            return None
         # An existing list or set decides the result.
-        outer = ListType if any(isinstance(t, ListType) for t in distinct) else SetType
-        return _build_collection(outer, _unify_part_types(distinct))
+        is_set = SetType in kinds and ListType not in kinds
+        return SetType(common) if is_set else ListType(common)
     return None
+
+
+def _unify_structures(types: Sequence[Type]) -> Type | None:
+    """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
+    parts: list[Type] = []
+    for column in zip(*map(list_part_types, types), strict=True):
+        part = unify_types(column)
+        if part is None:
+            return None
+        parts.append(part)
+    first = types[0]
+    if isinstance(first, ObjectType):
+        return ObjectType(tuple(zip(list_attribute_names(first), parts, strict=True)))
+    return TupleType(tuple(parts))
+
+
+def _get_shape(value_type: Type) -> tuple[str, ...] | int:
+    """Return the attribute names of an object type, or the number of part types of any other type."""
+    if isinstance(value_type, ObjectType):
+        return tuple(list_attribute_names(value_type))
+    return len(list_part_types(value_type))
 
 
 def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
@@ -59,10 +76,6 @@ def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
     objects = [t for t in types if isinstance(t, ObjectType)]
     open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
     return objects[0] if len(objects) == 1 and len(open_maps) == len(types) - 1 else None
-
-
-def _build_collection(outer: type[ListType | SetType | MapType], element: Type | None) -> Type | None:
-    return None if element is None else outer(element)
 
 
 def list_part_types(value_type: Type) -> list[Type]:
@@ -83,33 +96,9 @@ def _unify_part_types(types: Sequence[Type]) -> Type | None:
     return unify_types(parts)
 
 
-def _filter_types_of_kind(kind: type[Kind], types: Sequence[Type]) -> list[Kind]:
-    # The types when they are all of one kind, else nothing.
-    matching = [t for t in types if isinstance(t, kind)]
-    return matching if len(matching) == len(types) else []
-
-
 def list_attribute_names(object_type: ObjectType) -> list[str]:
     """Return the attributes of an object type, in order."""
     return [name for name, _ in object_type.attributes]
-
-
-def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
-    length = len(types[0].elements)
-    if any(len(t.elements) != length for t in types):
-        return _build_collection(ListType, _unify_part_types(types))
-    parts = _unify_type_columns(zip(*map(list_part_types, types), strict=True))
-    return None if parts is None else TupleType(tuple(parts))
-
-
-def _unify_type_columns(columns: Iterable[Sequence[Type]]) -> list[Type] | None:
-    unified: list[Type] = []
-    for column in columns:
-        part = unify_types(column)
-        if part is None:
-            return None
-        unified.append(part)
-    return unified
 
 
 _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
@@ -120,9 +109,8 @@ def compare_values(left: Value, right: Value) -> Value:
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
     outcome = _is_equal(plain_left, plain_right)
-    if outcome is None:
-        return _UNDECIDED.add_marks(marks | right_marks)
-    return (TRUE if outcome else FALSE).add_marks(marks | right_marks)
+    result = _UNDECIDED if outcome is None else build_boolean(outcome)
+    return result.add_marks(marks | right_marks)
 
 
 _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
@@ -135,24 +123,21 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         return left_refinement.not_null or right_refinement.not_null
     if not (left_refinement.not_null and right_refinement.not_null):
         return False
-    # Of two known prefixes only the common length can be compared.
+    # The text after the prefix of an unknown one is open: only the common length can be compared.
     left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
-    if right.raw is UNKNOWN and len(right_prefix) < len(left_prefix):
+    if right.raw is UNKNOWN:
         left_prefix = left_prefix[: len(right_prefix)]
-    if left.raw is UNKNOWN and len(left_prefix) < len(right_prefix):
+    if left.raw is UNKNOWN:
         right_prefix = right_prefix[: len(left_prefix)]
-    has_different_prefix = left_prefix != right_prefix
-    return (
-        has_different_prefix
-        or _is_lower_bound_above_upper(left_refinement.lowest, right_refinement.highest)
-        or _is_lower_bound_above_upper(right_refinement.lowest, left_refinement.highest)
-        or _is_lower_bound_above_upper(left_refinement.shortest, right_refinement.longest)
-        or _is_lower_bound_above_upper(right_refinement.shortest, left_refinement.longest)
+    opposite_bounds: tuple[tuple[Any, Any], ...] = (
+        (left_refinement.lowest, right_refinement.highest),
+        (right_refinement.lowest, left_refinement.highest),
+        (left_refinement.shortest, right_refinement.longest),
+        (right_refinement.shortest, left_refinement.longest),
     )
-
-
-def _is_lower_bound_above_upper(lower: Any, upper: Any) -> bool:
-    return lower is not None and upper is not None and lower > upper
+    return left_prefix != right_prefix or any(
+        lower is not None and upper is not None and lower > upper for lower, upper in opposite_bounds
+    )
 
 
 def _is_equal(left: Value, right: Value) -> bool | None:
@@ -165,9 +150,8 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
         return None if may_be_null or _may_be_equal(left.type, right.type) else False
     if first is None or second is None:
-        return first is None and second is None
-    same_type = left.type is right.type or left.type == right.type
-    if not same_type and not _may_be_equal(left.type, right.type):
+        return first is second
+    if not _may_be_equal(left.type, right.type):
         return False
     if first.__class__ is dict:
         if first.keys() != second.keys():
@@ -182,26 +166,22 @@ def _is_equal(left: Value, right: Value) -> bool | None:
 
 def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
     """Check whether the values of all pairs are equal; None if that depends on unknown parts."""
-    is_certain = True
+    result: bool | None = True
     for left, right in pairs:
         outcome = _is_equal(left, right)
         if outcome is False:
             return False
-        is_certain = is_certain and outcome is True
-    return True if is_certain else None
+        if outcome is None:
+            result = None
+    return result
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
     # Types that are equal, or would be once their open parts are known.
-    if left is DYNAMIC or right is DYNAMIC or left == right:
+    if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
-    if (
-        isinstance(left, ObjectType)
-        and isinstance(right, ObjectType)
-        and list_attribute_names(left) != list_attribute_names(right)
-    ):
+    if _get_shape(left) != _get_shape(right):
         return False
-    left_parts, right_parts = list_part_types(left), list_part_types(right)
-    return len(left_parts) == len(right_parts) and all(map(_may_be_equal, left_parts, right_parts))
+    return all(map(_may_be_equal, list_part_types(left), list_part_types(right)))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Span, ValueNote
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.language.syntax.syntax_nodes import (
     Call,
     Expression,
@@ -63,7 +64,7 @@ def _describe_collection(value: Value) -> str:
         return f'object with 1 attribute "{next(iter(value.raw))}"' if count == 1 else f"object with {count} attributes"
     if count == 0:
         return f"empty {name}"
-    return f"{name} with {count} element{'s' if count != 1 else ''}"
+    return f"{name} with {count} {select_word_form(count, 'element')}"
 
 
 def build_value_notes(

@@ -9,7 +9,9 @@ fractions of limited precision.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from math import trunc
+from posixpath import commonprefix
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from msgspec import Struct
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 PRECISION: Final = 512
 MAX_DIGITS: Final = 4000
 _MAX_BITS: Final = 13_000
+_DECIMAL_DIGITS_PER_BIT: Final = 0.30103  # the logarithm of 2 to base 10
 
 
 def round_number(numerator: int, denominator: int) -> int | Fraction:
@@ -58,7 +61,8 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
         shift -= 1  # the quotient would have one bit too many
     scaled, divisor = numerator << max(shift, 0), denominator << max(-shift, 0)
     quotient, rest = divmod(scaled, divisor)
-    if 2 * rest > divisor or (2 * rest == divisor and quotient & 1):
+    is_odd = quotient & 1
+    if 2 * rest + is_odd > divisor:  # a tie (2 * rest == divisor) rounds up if the quotient is odd
         quotient += 1
     if shift <= 0:
         return quotient << -shift
@@ -108,7 +112,11 @@ def format_number(number: Number) -> str:
         return str(number)
     if number < 0:
         return "-" + format_number(-number)
-    digits, point = compute_shortest_digits(number)
+    return format_digits(*compute_shortest_digits(number))
+
+
+def format_digits(digits: str, point: int) -> str:
+    """Format the decimal 0.d1d2... * 10**point without exponent: ("15", 1) is "1.5", ("15", 3) is "150"."""
     if point <= 0:
         return "0." + "0" * -point + digits
     if len(digits) <= point:
@@ -127,26 +135,40 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     scale = denominator << grow
     exact, half = 2 * mantissa << shrink, 1 << shrink
     inclusive = mantissa % 2 == 0
-    # The point such that 10**(point - 1) <= numerator / denominator < 10**point.
-    point = int((exact.bit_length() - scale.bit_length()) * 0.30103)
-    while exact >= scale * 10**point if point >= 0 else exact * 10**-point >= scale:
-        point += 1
-    while exact < scale * 10 ** (point - 1) if point >= 1 else exact * 10 ** (1 - point) < scale:
-        point -= 1
+    point = _find_decimal_point(exact, scale)
     power = -point
     while True:
         power += 1
-        above, below = (10**power, 1) if power >= 0 else (1, 10**-power)
+        above, below = _build_power_of_ten(power)
         # The candidates are down and down + 1, each divided by above / below.
-        down, remainder_part = divmod(exact * above, scale * below)
-        margin = half * above
-        low_gap, high_gap = remainder_part, scale * below - remainder_part
-        can_round_down = down > 0 and (low_gap < margin or (inclusive and low_gap == margin))
-        can_round_up = high_gap < margin or (inclusive and high_gap == margin)
-        if can_round_down or can_round_up:
-            chosen = down if can_round_down and (not can_round_up or low_gap <= high_gap) else down + 1
-            text = str(chosen)
+        down, low_gap = divmod(exact * above, scale * below)
+        high_gap = scale * below - low_gap
+        candidate, gap = down + 1, high_gap
+        if down > 0 and low_gap <= high_gap:
+            candidate, gap = down, low_gap
+        if gap < half * above + inclusive:  # exactly half the distance is near enough for an even mantissa
+            text = str(candidate)
             return text.rstrip("0"), len(text) - power
+
+
+def _find_decimal_point(numerator: int, denominator: int) -> int:
+    """Return the point with 10**(point - 1) <= numerator / denominator < 10**point."""
+    point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)
+    while _is_power_of_ten_reached(numerator, denominator, point):
+        point += 1
+    while not _is_power_of_ten_reached(numerator, denominator, point - 1):
+        point -= 1
+    return point
+
+
+def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bool:
+    above, below = _build_power_of_ten(power)
+    return numerator * below >= denominator * above
+
+
+def _build_power_of_ten(power: int) -> tuple[int, int]:
+    """Return the numerator and the denominator of 10**power."""
+    return (10**power, 1) if power >= 0 else (1, 10**-power)
 
 
 def compute_quotient(left: Number, right: Number) -> Number:
@@ -165,14 +187,10 @@ def compute_remainder(left: Number, right: Number) -> Number:
     ZeroDivisionError, OverflowError.
     """
     if left.__class__ is int and right.__class__ is int:
-        if right == 0:
-            raise ZeroDivisionError
         absolute_remainder = abs(left) % abs(right)
         return -absolute_remainder if left < 0 else absolute_remainder
-    quotient = compute_quotient(left, right)
-    integer_quotient = abs(quotient.numerator) // quotient.denominator
-    integer_quotient = -integer_quotient if quotient < 0 else integer_quotient
-    return normalize_number(left - normalize_number(right * integer_quotient))
+    whole_quotient = trunc(compute_quotient(left, right))
+    return normalize_number(left - normalize_number(right * whole_quotient))
 
 
 class Unknown:
@@ -296,6 +314,21 @@ class Value:
         return other
 
     @property
+    def parts(self) -> Collection[Value]:
+        """Elements of a known collection or structure; none for any other value."""
+        if self.raw.__class__ is dict:
+            return self.raw.values()
+        return self.raw if self.raw.__class__ is tuple else ()
+
+    def change_parts(self, change: Callable[[Value], Value]) -> Any:
+        """Return its `raw` with every element replaced by `change(element)`."""
+        if self.raw.__class__ is dict:
+            return {name: change(part) for name, part in self.raw.items()}
+        if self.raw.__class__ is tuple:
+            return tuple([change(part) for part in self.raw])
+        return self.raw
+
+    @property
     def size(self) -> int:
         """Number of values in it, including itself. Shared parts count once per use, text by length."""
         return self._compute_value_traits() >> _SIZE_SHIFT
@@ -310,8 +343,8 @@ class Value:
             traits = _HAS_UNKNOWN
         elif raw.__class__ is str:
             size += len(raw) >> _CHARACTERS_SHIFT
-        elif raw.__class__ is tuple or raw.__class__ is dict:
-            for part in raw.values() if raw.__class__ is dict else raw:
+        else:
+            for part in self.parts:
                 inner = part._compute_value_traits()  # noqa: SLF001 - the same class
                 traits |= inner & _TRAITS
                 size += inner >> _SIZE_SHIFT
@@ -342,22 +375,15 @@ def collect_marks(value: Value) -> frozenset[str]:
     """Collect the marks of a value and of all its parts."""
     if not value.has_marks:
         return NO_MARKS
-    raw = value.raw
-    parts = raw.values() if isinstance(raw, dict) else raw if isinstance(raw, tuple) else ()
-    return value.marks.union(*[collect_marks(part) for part in parts])
+    return value.marks.union(*[collect_marks(part) for part in value.parts])
 
 
 def remove_all_marks(value: Value) -> tuple[Value, frozenset[str]]:
     """Remove all marks from a value and its parts. Return it, and the removed marks."""
     if not value.has_marks:
         return value, NO_MARKS
-    marks = collect_marks(value)
-    raw = value.raw
-    if raw.__class__ is tuple:
-        raw = tuple(remove_all_marks(v)[0] for v in raw)
-    elif raw.__class__ is dict:
-        raw = {k: remove_all_marks(v)[0] for k, v in raw.items()}
-    return Value(value.type, raw, NO_MARKS, value.refinement), marks
+    raw = value.change_parts(lambda part: remove_all_marks(part)[0])
+    return Value(value.type, raw, NO_MARKS, value.refinement), collect_marks(value)
 
 
 TRUE: Final = Value(BOOL, True)
@@ -374,10 +400,8 @@ def build_string(text: str) -> Value:
 
 def build_number(figure: float | Fraction | Decimal) -> Value:
     """Build a number. Raises ValueError for infinities and NaN, OverflowError for extreme sizes."""
-    if figure.__class__ is int and figure.bit_length() <= PRECISION:
-        return Value(NUMBER, figure)
     if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
-        return Value(NUMBER, round_number(figure.numerator, figure.denominator))  # type: ignore[union-attr]  # it is one
+        return Value(NUMBER, normalize_number(figure))  # type: ignore[arg-type]  # it is one
     return Value(NUMBER, convert_decimal(figure))  # type: ignore[arg-type]  # what is left
 
 
@@ -436,24 +460,28 @@ def get_refinement(value: Value) -> Refinement:
         # Unknown elements of a set may be equal to others.
         minimum = len(raw)
         if isinstance(value.type, SetType) and not value.is_wholly_known:
-            minimum = max(1, sum(1 for part in raw if part.is_wholly_known))
+            minimum = max(1, sum(part.is_wholly_known for part in raw))
         return Refinement(not_null=True, shortest=minimum, longest=len(raw))
     return Refinement(not_null=True, lowest=raw, highest=raw)
 
 
-def build_set(elements: Iterable[Value], element: Type | None = None) -> Value:
+def build_set(elements: Iterable[Value], element_type: Type) -> Value:
     """Build a set: sorted, without duplicates, with the marks of its elements.
 
     Elements that are not wholly known are kept separate, because each may be any value.
     """
-    items = list(elements)
-    marks = NO_MARKS.union(*[collect_marks(v) for v in items])
-    if marks:
-        items = [remove_all_marks(v)[0] for v in items]
-    kind = SetType(element or (items[0].type if items else DYNAMIC))
-    known_items = {compute_order_key(v): v for v in items if v.is_wholly_known}
-    unknown_items = [v for v in items if not v.is_wholly_known]
-    return Value(kind, (*[known_items[k] for k in sorted(known_items)], *unknown_items), marks)
+    known_elements: dict[Any, Value] = {}
+    unknown_elements: list[Value] = []
+    marks = NO_MARKS
+    for element in elements:
+        unmarked, element_marks = remove_all_marks(element)
+        marks |= element_marks
+        if unmarked.is_wholly_known:
+            known_elements[compute_order_key(unmarked)] = unmarked
+        else:
+            unknown_elements.append(unmarked)
+    sorted_elements = [known_elements[key] for key in sorted(known_elements)]
+    return Value(SetType(element_type), (*sorted_elements, *unknown_elements), marks)
 
 
 def build_tuple(elements: Iterable[Value]) -> Value:
@@ -507,22 +535,19 @@ def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
     if isinstance(plain_value, str):
         return plain_value.startswith(refinement.prefix)
     if isinstance(plain_value, list | dict):
-        longest = refinement.longest
-        return refinement.shortest <= len(plain_value) and (longest is None or len(plain_value) <= longest)
-    lowest, highest = refinement.lowest, refinement.highest
-    return (lowest is None or lowest <= plain_value) and (highest is None or plain_value <= highest)
+        return _is_within_bounds(len(plain_value), refinement.shortest, refinement.longest)
+    return _is_within_bounds(plain_value, refinement.lowest, refinement.highest)
+
+
+def _is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:
+    return (lowest is None or lowest <= number) and (highest is None or number <= highest)
 
 
 def combine_refinements(first: Refinement, second: Refinement) -> Refinement:
     """Return the shared properties of two refinements."""
-    count = 0
-    for first_character, second_character in zip(first.prefix, second.prefix, strict=False):
-        if first_character != second_character:
-            break
-        count += 1
     return Refinement(
         not_null=first.not_null and second.not_null,
-        prefix=first.prefix[:count],
+        prefix=commonprefix([first.prefix, second.prefix]),
         lowest=_choose_common_bound(min, first.lowest, second.lowest),
         highest=_choose_common_bound(max, first.highest, second.highest),
         shortest=min(first.shortest, second.shortest),

@@ -112,9 +112,9 @@ def find_missing_fields(form: RecordForm[Any], of: type) -> Iterator[str]:
         classes = list(resolve_field_types(of, member.path))
         if not classes:
             yield member.path
-        if isinstance(member.part, RecordForm):
-            for inner in list_structs(classes) if member.part.record_class is Struct else [member.part.record_class]:
-                yield from (f"{member.path}: {path}" for path in find_missing_fields(member.part, inner))
+        if isinstance(member.convert, RecordForm):
+            for inner in list_structs(classes) if member.convert.record_class is Struct else [member.convert.record_class]:
+                yield from (f"{member.path}: {path}" for path in find_missing_fields(member.convert, inner))
 
 
 def resolve_field_types(of: Any, path: str) -> Iterator[Any]:

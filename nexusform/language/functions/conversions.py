@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.json_data.plain_data import ConversionProblem
@@ -111,11 +111,7 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
         return value
     if value.is_ephemeral:
         return Value(value.type, None, value.marks - EPHEMERAL)
-    if isinstance(value.raw, dict):
-        raw: Any = {name: _replace_ephemeral_by_null(part) for name, part in value.raw.items()}
-    else:
-        raw = tuple(_replace_ephemeral_by_null(part) for part in value.raw)
-    return Value(value.type, raw, value.marks)
+    return Value(value.type, value.change_parts(_replace_ephemeral_by_null), value.marks)
 
 
 def _is_sensitive(value: Value) -> Value:

@@ -213,10 +213,9 @@ def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
 def parse_duration(text: str, position: int) -> int:
     """Parse a duration such as `1h30m` or `-1.5s` to nanoseconds. Raises FunctionProblem."""
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
-    total = 0
-    index = 0
     if unsigned == "0":
-        return total
+        return 0
+    total = index = 0
     while index < len(unsigned) or not unsigned:
         match = _DURATION.match(unsigned, index)
         if match is None or len(unsigned) > 100:

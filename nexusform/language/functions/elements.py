@@ -190,9 +190,9 @@ def _compute_length(value: Value) -> Value:
         return Value(NUMBER, len(value_type.attributes))
     if value_type not in {STRING, DYNAMIC} and not isinstance(value_type, (ListType, SetType, MapType)):
         raise FixedProblem("argument must be a string, a collection type, or a structural type")
-    if value_type == STRING and raw is not UNKNOWN:
-        return Value(NUMBER, len(split_clusters(raw)))
     if value_type == STRING:
+        if raw is not UNKNOWN:
+            return Value(NUMBER, len(split_clusters(raw)))
         # Further text removes no characters, but may combine with the last one.
         minimum = len(split_clusters(get_refinement(value).prefix))
         return Value(NUMBER, UNKNOWN, refinement=Refinement(not_null=True, lowest=minimum))

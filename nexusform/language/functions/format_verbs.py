@@ -16,13 +16,21 @@ from nexusform.language.functions.text import split_clusters
 from nexusform.language.syntax.scanner import count_clusters
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix, compute_shortest_digits
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    UNKNOWN,
+    Value,
+    build_prefix,
+    compute_shortest_digits,
+    format_digits,
+)
 
 _VERB: Final = re.compile(
     r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]*)\])?"
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
+_DEFAULT_PLACES: Final = 6
 _STRINGS: Final = ListType(STRING)
 
 
@@ -93,8 +101,8 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
         position_at_fault = offset + match.end() - start
         raise FunctionProblem(f"unrecognized format character {mode!r} at offset {position_at_fault}")
     width = int(match["width"] or 0)
-    precision = None if match["precision"] is None else int(match["precision"] or 0)
-    if width > _MAX_WIDTH or (precision or 0) > _MAX_WIDTH:
+    precision = None if match["precision"] is None else int(match["precision"])
+    if max(width, precision or 0) > _MAX_WIDTH:
         raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
     text = pattern[start : match.end() + 1]
     verb = _FormatVerb(text, offset, match["flags"], width, precision, mode)
@@ -179,12 +187,12 @@ def _render_integer(verb: _FormatVerb, number: Any) -> str:
 
 def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     size = abs(number)
+    places = _DEFAULT_PLACES if verb.precision is None else verb.precision
     if mode == "f":
-        places = 6 if verb.precision is None else verb.precision
         scaled = str(round(size * 10**places)).rjust(places + 1, "0")
-        digits = f"{scaled[:-places]}.{scaled[-places:]}" if places else scaled
+        digits = format_digits(scaled, len(scaled) - places)
     elif mode in "eE":
-        digits = _render_scientific(size, 6 if verb.precision is None else verb.precision, mode)
+        digits = _render_scientific(size, places, mode)
     else:
         digits = _render_general(size, verb.precision, mode)
     return _render_signed_number(verb, number < 0, digits)
@@ -203,13 +211,11 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     return text, exponent + len(text)
 
 
-def _render_scientific(size: int | Fraction, places: int | None, mode: str) -> str:
-    digits, point = _compute_decimal_digits(size, None if places is None else places + 1)
-    if places is not None:
-        digits = digits[: places + 1].ljust(places + 1, "0")
+def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
+    digits, point = _compute_decimal_digits(size, places + 1)
+    digits = digits[: places + 1].ljust(places + 1, "0")
     exponent = point - 1 if size else 0
-    mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-    return f"{mantissa}{mode}{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return f"{format_digits(digits, 1)}{mode}{exponent:+03d}"
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
@@ -222,14 +228,9 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
         limit = len(digits)
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
-        mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
         letter = "e" if mode == "g" else "E"
-        return f"{mantissa}{letter}{exponent:+03d}"
-    if point <= 0:
-        return "0." + "0" * -point + digits
-    if len(digits) <= point:
-        return digits.ljust(point, "0")
-    return f"{digits[:point]}.{digits[point:]}"
+        return f"{format_digits(digits, 1)}{letter}{exponent:+03d}"
+    return format_digits(digits, point)
 
 
 # --- formatlist ----------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
         result = function.body(*values)
     if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:
         result = add_refinement(result, NOT_NULL)
-    return result.add_marks(marks) if marks else result
+    return result.add_marks(marks)
 
 
 _COMPOUND: Final = (tuple, dict)

@@ -88,7 +88,7 @@ def _compute_uuid5(namespace: str, name: str) -> str:
 
 
 FUNCTIONS: Final = (
-    *[_build_hash_function(*each) for each in HASHES],
+    *[_build_hash_function(*hash_entry) for hash_entry in HASHES],
     Function("uuid", "A random UUID, known only after apply.", (), STRING, lambda: Value(STRING, UNKNOWN)),
     build_plain_function(
         "uuidv5",

@@ -69,7 +69,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
-    if mapping.type is DYNAMIC:
+    if mapping_type is DYNAMIC:
         return DYNAMIC_UNKNOWN
     kind = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None

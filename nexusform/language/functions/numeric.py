@@ -20,6 +20,7 @@ from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, Set
 from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normalize_number
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_MAX_INTEGER_DIGITS: Final = 1200
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
@@ -72,12 +73,12 @@ def _parse_integer(text: Value, base: Value) -> Value:
     digits = numeral[1:] if numeral[:1] in {"-", "+"} else numeral
     if radix <= 36:
         digits = digits.lower()
-    values = [_DIGITS.find(d) for d in digits]
-    if not digits or len(digits) > 1200 or not all(0 <= v < radix for v in values):
+    radix_digits = _DIGITS[:radix]
+    if not digits or len(digits) > _MAX_INTEGER_DIGITS or not set(digits).issubset(radix_digits):
         raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', 0)
     result = 0
-    for value in values:
-        result = result * radix + value
+    for digit in digits:
+        result = result * radix + radix_digits.index(digit)
     return Value(NUMBER, normalize_number(-result if numeral[0] == "-" else result))
 
 
@@ -92,7 +93,7 @@ def _compute_sum(numbers: Value) -> Value:
         try:
             raw = convert_value(element, NUMBER).raw
         except ConversionProblem:
-            raise FixedProblem("argument must be list, set, or tuple of number values", 0) from None
+            raw = None
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", 0)
         if raw is UNKNOWN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -46,13 +47,14 @@ def _build_operation(combine: _Combine) -> Callable[..., Value]:
         kind = _find_common_type(sets)
         if not all(s.is_wholly_known for s in sets):
             return Value(kind, UNKNOWN)
-        result: dict[Any, Value] | None = None
-        for operand in sets:
-            items = {compute_order_key(v): v for v in convert_value(operand, kind).raw}
-            result = items if result is None else combine(result, items)
-        return build_set((result or {}).values(), _get_element_type(kind))
+        first, *further_sets = [_index_elements(convert_value(operand, kind)) for operand in sets]
+        return build_set(reduce(combine, further_sets, first).values(), _get_element_type(kind))
 
     return combine_sets
+
+
+def _index_elements(operand: Value) -> dict[Any, Value]:
+    return {compute_order_key(element): element for element in operand.raw}
 
 
 def _compute_union(*sets: Value) -> Value:

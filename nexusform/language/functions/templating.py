@@ -6,7 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    has_errors,
+    select_errors,
+    suggest_name,
+)
 from nexusform.language.functions.file_access import FileReader
 from nexusform.language.functions.function import Example, Function, FunctionProblem, Functions, Parameter
 from nexusform.language.syntax.syntax_nodes import Traversal
@@ -76,7 +83,7 @@ class TemplateRenderer:
 
 
 def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
-    first = next(p for p in problems if has_errors([p]))
+    first = select_errors(problems)[0]
     span = first.subject
     position = f"{span.filename}:{span.start.line},{span.start.column}: " if span else ""
     return f"{position}{first.summary}; {first.detail.rstrip('.')}"

@@ -277,7 +277,7 @@ class _YamlReader:
             else:
                 if isinstance(key.raw, (tuple, dict)) or key.raw is None:
                     raise FixedProblem("only scalar, non-null mapping keys are supported", 0)
-                items[str(key.raw) if isinstance(key.raw, str) else _render_scalar(key)] = value
+                items[key.raw if isinstance(key.raw, str) else _render_scalar(key)] = value
         self.index += 1
         return build_object(items)
 
@@ -325,9 +325,9 @@ def _parse_scalar(event: Any) -> Value:
     if event.tag is None:
         return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)
     kind = event.tag.removeprefix(_TAG)
+    if kind == "binary":
+        decode_base64(text)  # raises FunctionProblem
     if kind in {"str", "binary"}:
-        if kind == "binary":
-            decode_base64(text)
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', 0)

@@ -90,7 +90,7 @@ class TokenStream(Struct):
     def peek(self) -> str:
         """Return the kind of the next token."""
         kinds, index = self.tokens.kinds, self.index
-        if self.skip_newlines and kinds[index] == NEWLINE:
+        if self.skip_newlines:
             while kinds[index] == NEWLINE:
                 index += 1
             self.index = index
