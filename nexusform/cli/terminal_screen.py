@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import click
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, select_errors
 
 DEFAULT_WIDTH = 80  # columns if stdout is not a terminal
 # Faster plans have no progress line.
@@ -81,7 +81,7 @@ class Screen:
         from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
         warnings = [diagnostic for diagnostic in all_diagnostics if diagnostic.severity is Severity.WARNING]
-        errors = [diagnostic for diagnostic in all_diagnostics if diagnostic.severity is Severity.ERROR]
+        errors = select_errors(all_diagnostics)
         print_warnings = self.print_error if is_aside else self.print_text
         outputs = [
             (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),

@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Va
 from nexusform.configuration.declarations.limits import PlanSizeLimits, merge_limits
 from nexusform.configuration.loader import load_configuration, read_given_variables, read_root_variables
 from nexusform.configuration.variable_values import VariableValueSource
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.run_log import log_duration
 from nexusform.json_data.plain_data import get_text
@@ -301,7 +301,7 @@ def _read_constants(
         directory=context.directory,
         confinement=context.confinement,
     )
-    errors = [p for p in problems if p.severity is Severity.ERROR and p.id != "value-for-undeclared-variable"]
+    errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
     return {name: value for name, (value, _) in values.items()}, errors
 
 

@@ -23,6 +23,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
+    select_errors,
 )
 from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
@@ -44,7 +45,7 @@ from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, get_current_object
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
     PROVIDER_PREFIX,
@@ -281,7 +282,7 @@ class Run(Struct):
             errored = result.plan.errored or has_errors(further_diagnostics)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             if not result.plan.errored:
-                errors = [item for item in further_diagnostics if item.severity is Severity.ERROR]
+                errors = select_errors(further_diagnostics)
                 is_complete = all(item.id == "field-conflict" and item.address for item in errors)
                 plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if is_complete else ())
             result = replace(result, plan=plan)
@@ -410,9 +411,10 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     """
     attributes, number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
-    if recorded is not None and recorded.current is not None:
-        private = {**(recorded.current.private or {}), **(change.private or {})} or None
-        imported_object = replace(recorded.current, attributes=attributes, provider=change.provider, private=private)
+    current = get_current_object(recorded)
+    if current is not None:
+        private = {**current.note, **(change.private or {})} or None
+        imported_object = replace(current, attributes=attributes, provider=change.provider, private=private)
     start = Position(1, 1, 0)
     return ImportedObject(change.importing, imported_object, change.source or Span("", start, start))
 
