@@ -22,6 +22,7 @@ from nexusform.backends.registry import (
     Directories,
     check_deletable,
     check_name,
+    sort_workspaces,
 )
 from nexusform.backends.state_files import JournalFile, convert_os_errors, make_directories, read_file
 from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file_atomically
@@ -145,7 +146,7 @@ class LocalBackend:
                 names = [entry.name for entry in entries if _DELETED_WORKSPACE.fullmatch(entry.name) is None]
             except FileNotFoundError:
                 names = []
-        return [DEFAULT_WORKSPACE, *sorted(name for name in names if name != DEFAULT_WORKSPACE)]
+        return sort_workspaces(names)
 
     def select_workspace(self, name: str) -> LocalBackend:
         """Return the backend of another workspace."""

@@ -141,15 +141,13 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
-        """The workspace of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`."""
+        """The workspace of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`, else the default one."""
         name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
-        if name or not self.is_data_directory_trusted:
-            return name or DEFAULT_WORKSPACE
-        try:
-            selection = read_regular(get_selection_path(self), _MAX_SELECTION_BYTES, follow=False)
-            return selection.decode().strip() or DEFAULT_WORKSPACE
-        except (OSError, UnicodeDecodeError):
-            return DEFAULT_WORKSPACE
+        if not name and self.is_data_directory_trusted:
+            with suppress(OSError, UnicodeDecodeError):
+                selection = read_regular(get_selection_path(self), _MAX_SELECTION_BYTES, follow=False)
+                name = selection.decode().strip()
+        return name or DEFAULT_WORKSPACE
 
 
 def _is_below(address: str, prefix: str) -> bool:

@@ -19,7 +19,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.conclusion.changes import collect_drifted_objects
@@ -292,7 +292,7 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
             continue
         count = len(kind.vms.list_existing_vms(current.attributes))
         if count:
-            rows.append(f"  {address}: {count:,} VM{'s' if count > 1 else ''}")
+            rows.append(f"  {address}: {format_count(count, 'VM')}")
             total += count
     if not rows:
         return []
@@ -300,7 +300,7 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
     return [
         build_warning(
             "forgotten-vms-keep-running",
-            f"{total:,} VM{select_word_form(total, '', 's')} of these objects are forgotten, not removed. They "
+            f"{format_count(total, 'VM')} of these objects are forgotten, not removed. They "
             "keep running, and plans keep their capacity reserved. A provider or an inventory can release "
             f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
