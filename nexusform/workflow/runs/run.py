@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -72,6 +72,11 @@ class RunCallbacks(Struct, frozen=True):
     on_progress: Progress = lambda _stage, _done, _of: None
 
 
+_NO_CALLBACKS: Final = RunCallbacks()
+_SYSTEM_CLOCK: Final = SystemClock()
+_NO_IDENTITIES: Final[Records] = {}
+
+
 class PlanOptions(Struct, frozen=True):
     """Options of a plan; see PlanRequest. `dry_run_skip_reason` explains why a run without `refresh` has no
     server-side dry run; "" if none is expected. `generate_config_out` is the file for generated configuration
@@ -112,7 +117,7 @@ class Run(Struct):
     providers: Mapping[str, Provider] = field(default_factory=dict)
     lock: StateLock | None = None
     has_unfinished_apply: bool = False
-    notices: RunCallbacks = field(default_factory=RunCallbacks)
+    notices: RunCallbacks = _NO_CALLBACKS
     identities: IdentityCheck | None = None
     unreachable: str = ""
 
@@ -121,7 +126,7 @@ class Run(Struct):
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
 
-    def check_identities(self, recorded: Records | None = None, *, connects: bool = True) -> list[Diagnostic]:
+    def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
         """Compare the systems behind the providers with the recorded ones, once; return errors and warnings.
         `recorded` are those of a saved plan. Without `connects` only settings are compared.
         """
@@ -129,7 +134,7 @@ class Run(Struct):
             return []
         from nexusform.workflow.runs.provider_identity import check_identities
 
-        records, state = {**self.stored.state.providers, **(recorded or {})}, self.stored.state
+        records, state = {**self.stored.state.providers, **recorded}, self.stored.state
         accepted = self.project.context.allow_other_hub
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
@@ -470,13 +475,12 @@ def begin_run(
     operation: str,
     locking: LockOptions,
     *,
-    notices: RunCallbacks | None = None,
-    clock: Clock | None = None,
+    notices: RunCallbacks = _NO_CALLBACKS,
+    clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
     """Lock and read the state, recover from an interrupted run (`records_recovery`), and create the providers."""
-    notices = notices or RunCallbacks()
-    run = Run(project, clock or SystemClock(), notices=notices)
+    run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
         if run.is_ready:
