@@ -371,7 +371,8 @@ REMOVED_FLAGS: Final[Mapping[str, str]] = {
 
 _APPROVE: Final = "Use -auto-approve."
 _NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
-# Flags of other tools: by command and name, or by name for any command.
+_APPROVED_COMMANDS: Final = ("apply", "destroy", "sites apply")
+# Flags of other tools, by command and name.
 _FLAG_HINTS: Final[Mapping[str, str]] = {
     "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
     "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
@@ -379,15 +380,13 @@ _FLAG_HINTS: Final[Mapping[str, str]] = {
     "init get-plugins": _NO_PLUGINS,
     "init lockfile": _NO_PLUGINS,
     "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
-    **dict.fromkeys(("y", "yes", "approve", "force"), _APPROVE),
+    **{f"{command} {name}": _APPROVE for command in _APPROVED_COMMANDS for name in ("y", "yes", "approve", "force")},
 }
 
 
 def find_foreign_flag_hint(command: str, name: str) -> str:
     """Return the hint for a flag of another tool after a blank, "" if there is none."""
     hint = _FLAG_HINTS.get(f"{command} {name}")
-    if hint is None and command in {"apply", "destroy", "sites apply"}:
-        hint = _FLAG_HINTS.get(name)
     return f" {hint}" if hint else ""
 
 

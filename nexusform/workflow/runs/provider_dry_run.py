@@ -121,7 +121,7 @@ def create_validation_check(
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
-        return _return_no_error_reason
+        return lambda _change: ""
     blocks = list(iterate_resource_blocks(configuration))
     known_addresses = {str(item.address) for item in blocks} | {
         str(item.address.config_address) for item in result.plan.changes
@@ -137,20 +137,13 @@ def create_validation_check(
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
         if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
-            return partial(_return_fixed_error_reason, f"the plan has an error ({item.summary})")
+            reason = f"the plan has an error ({item.summary})"
+            return lambda _change: reason
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = {}
     for block, dependency in result.edges:
         dependencies.setdefault(block, []).append(dependency)
     return partial(_explain_error, blocks_with_errors, dependencies)
-
-
-def _return_no_error_reason(_change: Change) -> str:
-    return ""
-
-
-def _return_fixed_error_reason(flaw: str, _change: Change) -> str:
-    return flaw
 
 
 def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:
