@@ -99,7 +99,7 @@ def check_name(name: str) -> None:
 
 
 def sort_workspaces(names: Iterable[str]) -> list[str]:
-    """Return the default workspace, which always exists, then the others by name."""
+    """Return the default workspace, even if it is not among the names, then the others by name."""
     return [DEFAULT_WORKSPACE, *sorted({*names} - {DEFAULT_WORKSPACE})]
 
 

@@ -90,7 +90,7 @@ def find_planning_problems(
 
 
 def _select_new_diagnostics(candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the diagnostics that are not among the known ones."""
+    """Return the diagnostics, except the known ones."""
     known_identities = {_get_identity(diagnostic) for diagnostic in known}
     return [diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities]
 

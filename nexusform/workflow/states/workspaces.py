@@ -43,7 +43,7 @@ class Workspaces(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
     def reject(self, problem: Diagnostic) -> Workspaces:
-        """Return the result of a command that failed with this error."""
+        """Return the result of a failed command: no names, and this error."""
         return replace(self, names=(), diagnostics=(*self.diagnostics, problem))
 
 
