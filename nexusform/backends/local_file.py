@@ -22,6 +22,7 @@ from nexusform.backends.registry import (
     Directories,
     check_deletable,
     check_name,
+    sort_workspaces,
 )
 from nexusform.backends.state_files import JournalFile, convert_os_errors, make_directories, read_file
 from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file_atomically
@@ -145,7 +146,7 @@ class LocalBackend:
                 names = [entry.name for entry in entries if _DELETED_WORKSPACE.fullmatch(entry.name) is None]
             except FileNotFoundError:
                 names = []
-        return [DEFAULT_WORKSPACE, *sorted(name for name in names if name != DEFAULT_WORKSPACE)]
+        return sort_workspaces(names)
 
     def select_workspace(self, name: str) -> LocalBackend:
         """Return the backend of another workspace."""
@@ -159,8 +160,9 @@ class LocalBackend:
         path = Path(self._resolve_confined_path(self._build_workspace_state_path(name)))
         directory = path.parent
         with convert_os_errors("delete the workspace in", directory):
-            own_files = [entry for entry in directory.iterdir() if _is_nexusform_file(entry.name, path.name)]
-            foreign_names = sorted({entry.name for entry in directory.iterdir()} - {entry.name for entry in own_files})
+            names = {entry.name for entry in directory.iterdir()}
+            own_names = {name for name in names if _is_nexusform_file(name, path.name)}
+            foreign_names = sorted(names - own_names)
             if foreign_names:
                 raise BackendProblem(
                     f'Cannot delete the workspace "{name}": "{directory}" contains "{foreign_names[0]}", '
@@ -168,8 +170,8 @@ class LocalBackend:
                 )
             renamed = directory.with_name(f".{name}.{os.urandom(8).hex()}.deleted")
             directory.rename(renamed)
-            for entry in own_files:
-                (renamed / entry.name).unlink(missing_ok=True)
+            for own_name in own_names:
+                (renamed / own_name).unlink(missing_ok=True)
             renamed.rmdir()
 
     def _resolve_confined_path(self, path: Path) -> str:

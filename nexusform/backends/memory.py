@@ -9,7 +9,13 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.backends import locks
-from nexusform.backends.registry import DEFAULT_WORKSPACE, BackendDefinition, check_deletable, check_name
+from nexusform.backends.registry import (
+    DEFAULT_WORKSPACE,
+    BackendDefinition,
+    check_deletable,
+    check_name,
+    sort_workspaces,
+)
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
 from nexusform.schemas.block_schema import BlockSchema
 
@@ -100,7 +106,7 @@ class MemoryBackend:
     def list_workspaces(self) -> list[str]:
         """Return the default workspace and those with a document."""
         names = [name for name, workspace in self._shared.items() if workspace.document is not None]
-        return [DEFAULT_WORKSPACE, *sorted(name for name in names if name != DEFAULT_WORKSPACE)]
+        return sort_workspaces(names)
 
     def select_workspace(self, name: str) -> MemoryBackend:
         """Return the backend of another workspace in the same memory."""

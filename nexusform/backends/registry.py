@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -96,6 +96,11 @@ def check_name(name: str) -> None:
             f'Invalid workspace name "{name}": use up to 90 letters, digits, "-", "_", "~" and ".", not '
             "starting with a dot."
         )
+
+
+def sort_workspaces(names: Iterable[str]) -> list[str]:
+    """Return the default workspace, even if it is not among the names, then the others by name."""
+    return [DEFAULT_WORKSPACE, *sorted({*names} - {DEFAULT_WORKSPACE})]
 
 
 def check_deletable(name: str, existing: Collection[str]) -> None:

@@ -7,8 +7,8 @@ are those of the click values, for mypy. Flags appear in the order of the fields
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 from msgspec import Struct
@@ -23,16 +23,38 @@ _NO_DEFAULT: Final = object()  # an argument without default
 
 
 class _FlagDeclaration(Struct, frozen=True):
-    """Default of a field: a factory of the click parameter, and its default."""
+    """Default of a field: the click options and the default value of its flag. `flags` are the names of the
+    flag, separated by spaces; "" is the name of the field.
+    """
 
-    parameter: Callable[[str], click.Parameter]
+    options: Mapping[str, Any]
     default: object
+    flags: str = ""
+
+    def create_parameter(self, name: str) -> click.Parameter:
+        """Create the click parameter for the field of this name."""
+        flags = self.flags or name.replace("_", "-")
+        return Flag([*(f"-{flag}" for flag in flags.split()), name], **self.options)
+
+
+class _PositionalDeclaration(Struct, frozen=True):
+    """Default of a field: the click options and the default value of its positional argument."""
+
+    options: Mapping[str, Any]
+    default: object
+
+    def create_parameter(self, name: str) -> click.Parameter:
+        """Create the click parameter for the field of this name."""
+        return PositionalArgument([name], **self.options)
 
 
 class _FlagGroup(Struct, frozen=True):
     """Default of a field: a record of shared flags."""
 
     record: type[Struct]
+
+
+_Declaration: TypeAlias = _FlagDeclaration | _PositionalDeclaration | _FlagGroup
 
 
 class Flag(click.Option):
@@ -58,8 +80,8 @@ class Flag(click.Option):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the values of a shell's completion; a switch has none and leaves the word to an argument."""
         if self.is_switch:
-            words = [each for each in ctx.command.params if isinstance(each, click.Argument)]
-            return words[0].shell_complete(ctx, incomplete) if words else []
+            arguments = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
+            return arguments[0].shell_complete(ctx, incomplete) if arguments else []
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
         from nexusform.cli.completion_values import list_flag_value_completions
@@ -97,92 +119,64 @@ class PositionalArgument(click.Argument):
 
 def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") -> bool:
     """Declare a switch: `-name`, `-name=false`."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name, flag), is_switch=True, type=click.BOOL, default=default, help=meaning)
-
-    return cast("bool", _FlagDeclaration(create_parameter, default))
+    options = {"is_switch": True, "type": click.BOOL, "default": default, "help": meaning}
+    return cast("bool", _FlagDeclaration(options, default, flag))
 
 
 def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
     """Declare a flag with an optional value: `-name` ("true"), `-name=value`; "" if absent."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name), is_switch=True, type=str, metavar=metavar, default="", help=meaning)
-
-    return cast("str", _FlagDeclaration(create_parameter, ""))
+    options = {"is_switch": True, "type": str, "metavar": metavar, "default": "", "help": meaning}
+    return cast("str", _FlagDeclaration(options, ""))
 
 
 def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
     """Declare a flag with a text: `-name=value` or `-name value`."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
-
-    return cast("str", _FlagDeclaration(create_parameter, default))
+    options = {"type": str, "metavar": metavar, "default": default, "help": meaning}
+    return cast("str", _FlagDeclaration(options, default, flag))
 
 
 def declare_output_path_flag(meaning: str) -> str:
     """Declare a flag with the path of an output file."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name), type=str, metavar="FILE", default="", help=meaning, is_output=True)
-
-    return cast("str", _FlagDeclaration(create_parameter, ""))
+    options = {"type": str, "metavar": "FILE", "default": "", "help": meaning, "is_output": True}
+    return cast("str", _FlagDeclaration(options, ""))
 
 
 def declare_report_flags() -> tuple[str, ...]:
     """Declare -report=FORMAT:PATH."""
-    meaning, metavar = "Write a report to a file (- is stdout)", "FORMAT:PATH"
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name), type=str, metavar=metavar, multiple=True, help=meaning, is_output=True)
-
-    return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
+    meaning = "Write a report to a file (- is stdout)"
+    options = {"type": str, "metavar": "FORMAT:PATH", "multiple": True, "help": meaning, "is_output": True}
+    return cast("tuple[str, ...]", _FlagDeclaration(options, ()))
 
 
 def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
     """Declare a repeatable flag with a text."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
-
-    return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
+    options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
+    return cast("tuple[str, ...]", _FlagDeclaration(options, (), flag))
 
 
 def declare_number(meaning: str, *, default: Default, minimum: int | None = None) -> int | Default:
     """Declare a flag with an integer."""
     kind = click.INT if minimum is None else click.IntRange(min=minimum)
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name), type=kind, metavar="N", default=default, help=meaning)
-
-    return cast("int | Default", _FlagDeclaration(create_parameter, default))
+    options = {"type": kind, "metavar": "N", "default": default, "help": meaning}
+    return cast("int | Default", _FlagDeclaration(options, default))
 
 
 def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = "") -> str:
     """Declare a flag with one of several values, by default the first."""
     default = next(iter(choices), "")
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(
-            _build_click_names(name, flag),
-            type=click.Choice(choices),
-            metavar=metavar or "|".join(choices),
-            default=default,
-            help=meaning,
-        )
-
-    return cast("str", _FlagDeclaration(create_parameter, default))
+    options = {
+        "type": click.Choice(choices),
+        "metavar": metavar or "|".join(choices),
+        "default": default,
+        "help": meaning,
+    }
+    return cast("str", _FlagDeclaration(options, default, flag))
 
 
 def declare_optional_choice_flag(meaning: str, choices: Sequence[str]) -> str | None:
     """Declare a flag with one of several values, or none."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return Flag(_build_click_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
-
-    return cast("str | None", _FlagDeclaration(create_parameter, None))
+    options = {"type": click.Choice(choices), "metavar": "|".join(choices), "help": meaning}
+    return cast("str | None", _FlagDeclaration(options, None))
 
 
 def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
@@ -193,40 +187,26 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
 
 def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Declare flags with a significant order: (flag name, value) pairs as typed."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        option_names = [f"-{flag}" for flag in flags]
-        return Flag([*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar="VALUE", help=meaning)
-
-    return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(create_parameter, ()))
+    options = {"is_tagged": True, "nargs": 2, "multiple": True, "metavar": "VALUE", "help": meaning}
+    return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(options, (), " ".join(flags)))
 
 
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
     """Declare a required positional argument."""
     kind = click.Choice(choices) if choices else None
-
-    def create_parameter(name: str) -> click.Parameter:
-        return PositionalArgument([name], metavar=metavar, type=kind)
-
-    return cast("str", _FlagDeclaration(create_parameter, _NO_DEFAULT))
+    return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, _NO_DEFAULT))
 
 
 def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
     """Declare an optional positional argument."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return PositionalArgument([name], required=False, default=default, metavar=metavar)
-
-    return cast("str | Default", _FlagDeclaration(create_parameter, default))
+    options = {"required": False, "default": default, "metavar": metavar}
+    return cast("str | Default", _PositionalDeclaration(options, default))
 
 
 def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
     """Declare all remaining positional arguments."""
-
-    def create_parameter(name: str) -> click.Parameter:
-        return PositionalArgument([name], nargs=-1, required=required, metavar=metavar)
-
-    return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
+    options = {"nargs": -1, "required": required, "metavar": metavar}
+    return cast("tuple[str, ...]", _PositionalDeclaration(options, ()))
 
 
 def declare_flag_group(record: type[Record]) -> Record:
@@ -241,7 +221,7 @@ def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
         if isinstance(declaration, _FlagGroup):
             parameters += build_click_parameters(declaration.record)
         else:
-            parameters.append(declaration.parameter(name))
+            parameters.append(declaration.create_parameter(name))
     return parameters
 
 
@@ -256,10 +236,5 @@ def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> R
     return record(**arguments)
 
 
-def _list_declared_fields(record: type[Struct]) -> Iterator[tuple[str, _FlagDeclaration | _FlagGroup]]:
+def _list_declared_fields(record: type[Struct]) -> Iterator[tuple[str, _Declaration]]:
     return zip(record.__struct_fields__, record.__struct_defaults__, strict=True)
-
-
-def _build_click_names(field_name: str, flag: str = "") -> list[str]:
-    """Return the click names: the flag as typed, and the field name for its value."""
-    return [f"-{flag or field_name.replace('_', '-')}", field_name]

@@ -35,6 +35,7 @@ _INPUT_SUFFIXES: Final = (".hcl", ".nfvars", ".nfstate")
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
+_NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
 class TrustFlags(Struct, frozen=True, kw_only=True):
@@ -57,6 +58,13 @@ def get_trust_flags() -> TrustFlags:
     return flags if isinstance(flags, TrustFlags) else build_arguments_record(TrustFlags, {})
 
 
+def warn_of_terraform_variable(variable: str) -> None:
+    """Print a warning if Terraform's variable is set instead of this one (NF_...), because it is ignored."""
+    terraform_variable = variable.replace("NF_", "TF_", 1)
+    if terraform_variable in os.environ and variable not in os.environ:
+        click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
+
+
 class Command(click.Command):
     """A command with flags of one or two dashes; NF_CLI_ARGS precede the typed arguments."""
 
@@ -70,9 +78,7 @@ class Command(click.Command):
                 environment_words.extend(shlex.split(os.environ.get(variable, "")))
             except ValueError as problem:
                 raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
-            terraform_variable = variable.replace("NF_", "TF_", 1)
-            if terraform_variable in os.environ and variable not in os.environ:
-                click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
+            warn_of_terraform_variable(variable)
         words = [*environment_words, *args]
         ctx.allow_extra_args = True
         try:
@@ -152,7 +158,7 @@ class Command(click.Command):
                 command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
                 raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
             hint = find_foreign_flag_hint(" ".join(ctx.command_path.split()[1:]), name)
-            known_flags = [f"-{known}" for known, each in flags.items() if not each.hidden]
+            known_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
             suggestion = hint or suggest_name(f"-{name}", known_flags)
             raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
         if flag.is_switch:
@@ -207,7 +213,7 @@ class RemovedCommandError(click.ClickException):
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:
-    """Obey `-chdir=DIR` and `-version` before the command; returns the rest."""
+    """Apply `-chdir=DIR`, `-version` and help before the command; return the remaining command line."""
     while arguments and arguments[0].startswith("-"):
         name, equals, value = arguments[0].lstrip("-").partition("=")
         if name in ("version", "v"):
@@ -226,7 +232,7 @@ def apply_global_options(arguments: list[str]) -> list[str]:
     if arguments == ["help", "all"] or arguments[:1] in (["-help=all"], [_HELP_ALL]):
         return [_HELP_ALL]
     if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
-        return [*(each for each in arguments[1:] if each != "help"), "--help"]
+        return [*(word for word in arguments[1:] if word != "help"), "--help"]
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
         near = suggest_name(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
         raise click.UsageError(f"Unknown global option {arguments[0]}.{near} Options of a command follow its name.")
@@ -248,21 +254,21 @@ class LazyGroup(click.Group):
         name: str,
         table: Mapping[str, CommandEntry],
         *,
-        aliases: Mapping[str, str] | None = None,
+        aliases: Mapping[str, str] = _NO_TEXTS,
         summary: str = "",
         epilogue: str = "",
-        chapters: Mapping[str, Sequence[str]] | None = None,
-        hints: Mapping[str, str] | None = None,
+        chapters: Mapping[str, Sequence[str]] = _NO_TEXTS,
+        hints: Mapping[str, str] = _NO_TEXTS,
         main_commands: Sequence[str] = (),
     ) -> None:
         """Create the group. `chapters` are help titles with their commands; `hints` are messages for
         Terraform commands without an equivalent. The help lists only `main_commands`, if there are any.
         """
-        super().__init__(name, help=summary, epilog=epilogue or None)
+        super().__init__(name, help=summary, epilog=epilogue)
         self.table = table
-        self.aliases = aliases or {}
-        self.chapters = chapters or {}
-        self.hints = hints or {}
+        self.aliases = aliases
+        self.chapters = chapters
+        self.hints = hints
         self.main_commands = main_commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -290,19 +296,18 @@ class LazyGroup(click.Group):
         """Find the command of the first word, or suggest one."""
         name = args[0]
         found_command = self.get_command(ctx, name)
-        if found_command is None and ctx.resilient_parsing:
+        if found_command is not None:
+            return name, found_command, args[1:]
+        if ctx.resilient_parsing:
             return None, None, []
-        if found_command is None:
-            words = " ".join([*ctx.command_path.split()[1:], *args])
-            names = [name for name in REMOVED_COMMANDS if f"{words} ".startswith(f"{name} ")]
-            removed = max(names, key=len, default="")
-            if removed:
-                use = REMOVED_COMMANDS[removed]
-                raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')
-            hint = self.hints.get(name)
-            suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
-            raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
-        return name, found_command, args[1:]
+        words = " ".join([*ctx.command_path.split()[1:], *args])
+        removed_names = [removed for removed in REMOVED_COMMANDS if f"{words} ".startswith(f"{removed} ")]
+        if removed_names:
+            removed = max(removed_names, key=len)
+            raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}')
+        hint = self.hints.get(name)
+        suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
+        raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
         """Return the commands of a shell's completion without importing any."""
@@ -329,15 +334,14 @@ class LazyGroup(click.Group):
                 formatter.write_dl(get_command_examples(""), col_max=45)
             formatter.write("\nAll commands: nexusform help all\n")
             return
-        # Group the command names by title; commands without a section come last.
-        groups = {title: [name for name in names if name in self.table] for title, names in self.chapters.items()}
-        grouped_names = {name for names in groups.values() for name in names}
-        remaining = [name for name in self.table if name not in grouped_names]
-        groups["Other commands" if groups else "Commands"] = remaining
-        commands = {title: names for title, names in groups.items() if names}
-        for title, names in commands.items():
-            with formatter.section(title):
-                formatter.write_dl([(name, self.table[name].summary) for name in names])
+        # Commands without a section come last.
+        rows = {name: (name, entry.summary) for name, entry in self.table.items()}
+        sections = {title: [rows.pop(name) for name in names if name in rows] for title, names in self.chapters.items()}
+        sections["Other commands" if sections else "Commands"] = list(rows.values())
+        for title, section_rows in sections.items():
+            if section_rows:
+                with formatter.section(title):
+                    formatter.write_dl(section_rows)
 
 
 # By the words after `nexusform`.
@@ -367,7 +371,8 @@ REMOVED_FLAGS: Final[Mapping[str, str]] = {
 
 _APPROVE: Final = "Use -auto-approve."
 _NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
-# Flags of other tools: by command and name, or by name for any command.
+_APPROVED_COMMANDS: Final = ("apply", "destroy", "sites apply")
+# Flags of other tools, by command and name.
 _FLAG_HINTS: Final[Mapping[str, str]] = {
     "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
     "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
@@ -375,15 +380,13 @@ _FLAG_HINTS: Final[Mapping[str, str]] = {
     "init get-plugins": _NO_PLUGINS,
     "init lockfile": _NO_PLUGINS,
     "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
-    **dict.fromkeys(("y", "yes", "approve", "force"), _APPROVE),
+    **{f"{command} {name}": _APPROVE for command in _APPROVED_COMMANDS for name in ("y", "yes", "approve", "force")},
 }
 
 
 def find_foreign_flag_hint(command: str, name: str) -> str:
     """Return the hint for a flag of another tool after a blank, "" if there is none."""
     hint = _FLAG_HINTS.get(f"{command} {name}")
-    if hint is None and command in {"apply", "destroy", "sites apply"}:
-        hint = _FLAG_HINTS.get(name)
     return f" {hint}" if hint else ""
 
 

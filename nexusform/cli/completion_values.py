@@ -12,11 +12,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.json_data.plain_data import get_mapping
 
 if TYPE_CHECKING:
     from nexusform.configuration.declarations.configuration import Configuration
-    from nexusform.resources.address import Address
-    from nexusform.state.objects import InstanceState
+    from nexusform.state.objects import State
     from nexusform.workflow.opening.command_context import CommandContext
 
 _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
@@ -26,26 +26,28 @@ def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> lis
     """Return the values that a flag with this metavar may have."""
     if metavar in _FILES or flag == "var":  # -var and -var-file are one
         return [CompletionItem(incomplete, "file")]
-    words = VALUES.get(metavar)
-    return _filter_by_prefix(words((flag,)), incomplete) if words is not None else []
+    list_words = VALUES.get(metavar, _list_nothing)
+    return _filter_by_prefix(list_words((flag,)), incomplete)
 
 
 def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
     """Return what the argument with this name may be; a file where nothing else is known."""
     path = " ".join(context.command_path.split()[1:])
-    words = WORDS.get(f"{path} {name}") or WORDS.get(name)
-    values = [
-        context.params.get(each.name or "") for each in context.command.params if isinstance(each, click.Argument)
-    ]
-    taken = [value for value in values if isinstance(value, str)]
-    items = _filter_by_prefix(words(taken), incomplete) if words is not None else []
-    if words is None or name == "targets":
+    list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))
+    arguments = [parameter for parameter in context.command.params if isinstance(parameter, click.Argument)]
+    values = [context.params.get(str(argument.name)) for argument in arguments]
+    items = _filter_by_prefix(list_words([value for value in values if isinstance(value, str)]), incomplete)
+    if list_words is _list_nothing or name == "targets":
         items.append(CompletionItem(incomplete, "file"))
     return items
 
 
 def _filter_by_prefix(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(word) for word in words if word and word.startswith(incomplete)]
+
+
+def _list_nothing(_words: Sequence[str]) -> list[str]:
+    return []
 
 
 def _list_skus(_flag: Sequence[str]) -> list[str]:
@@ -57,56 +59,57 @@ def _list_skus(_flag: Sequence[str]) -> list[str]:
 def _load_configuration() -> tuple[CommandContext, Configuration | None]:
     from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 
-    place = CommandContext(environment=dict(os.environ))
-    return place, load_project_configuration(place)[0]
+    context = CommandContext(environment=dict(os.environ))
+    return context, load_project_configuration(context)[0]
 
 
-def _is_local_file(place: CommandContext, configuration: Configuration | None) -> bool:
-    """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
+def _is_local_state(context: CommandContext, configuration: Configuration | None) -> bool:
+    """Return whether the state is a plain local file: completion contacts no server and no key provider."""
     from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
-    if configuration is None or ENCRYPTION_VARIABLE in place.environment:
+    if configuration is None or ENCRYPTION_VARIABLE in context.environment:
         return False
     settings = configuration.settings
     return settings.backend_type == "local" and settings.encryption is None
 
 
-def _list_instances_in_local_state() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
-    """Read the configuration, and the state of a local backend."""
+def _read_local_state() -> tuple[Configuration | None, State]:
+    """Read the configuration, and the state of a local backend; an empty state without it."""
+    from nexusform.state.objects import EMPTY
     from nexusform.workflow.states.state_commands import read_state
 
-    place, configuration = _load_configuration()
-    state = read_state(place).state if _is_local_file(place, configuration) else None
-    return configuration, state.instances if state is not None else {}
+    context, configuration = _load_configuration()
+    state = read_state(context).state if _is_local_state(context, configuration) else None
+    return configuration, state or EMPTY
 
 
 def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
     """Return the objects of a type in the state."""
-    instances = _list_instances_in_local_state()[1].items()
-    objects = [instance.current for address, instance in instances if address.type == kind]
-    return [each.attributes for each in objects if each is not None]
+    _, state = _read_local_state()
+    return [current.attributes for address, current in state.list_current_objects() if address.type == kind]
 
 
 def _list_address_completions(_taken: Sequence[str]) -> list[str]:
     """List the resources of the root module, and all instances in state."""
-    configuration, instances = _list_instances_in_local_state()
-    blocks = configuration.root.resources if configuration is not None else {}
-    written = [f"{kind}.{name}" for mode, kind, name in blocks if mode == "managed"]
-    return sorted({*written, *map(str, instances)})
+    configuration, state = _read_local_state()
+    addresses = {str(address) for address in state.instances}
+    if configuration is not None:
+        addresses |= {f"{kind}.{name}" for mode, kind, name in configuration.root.resources if mode == "managed"}
+    return sorted(addresses)
 
 
 def _list_cluster_addresses(taken: Sequence[str]) -> list[str]:
-    return [each for each in _list_address_completions(taken) if "nexus_kubernetes_cluster." in each]
+    return [address for address in _list_address_completions(taken) if "nexus_kubernetes_cluster." in address]
 
 
 def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     """List the VMs and bindings of the instance in the argument before."""
-    _, instances = _list_instances_in_local_state()
+    _, state = _read_local_state()
     names: list[str] = []
-    for address, instance in instances.items():
-        if str(address) == taken[0] and instance.current is not None:
-            parts = [instance.current.attributes.get(name) for name in ("nodes", "vnfcs", "bindings")]
-            names += [name for part in parts if isinstance(part, Mapping) for name in part]
+    for address, current in state.list_current_objects():
+        if str(address) == taken[0]:
+            for attribute in ("nodes", "vnfcs", "bindings"):
+                names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)
 
 
@@ -119,21 +122,25 @@ def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     """List values of `-site`, `-rack`, `-machine` or `-cluster`: names, or ids of duplicate names."""
     if flag[0] == "machine":
         racks = _list_attributes_of_type("nexus_rack")
-        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_sort_key)
-    kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
-    objects = _list_attributes_of_type(kind) if kind else []
-    names = Counter(str(each.get("name")) for each in objects)
-    words = [str(each.get("name" if names[str(each.get("name"))] == 1 else "id")) for each in objects]
+        machines = chain.from_iterable(rack.get("machines") or () for rack in racks)
+        return sorted(machines, key=compute_natural_sort_key)
+    objects = _list_attributes_of_type(_TYPES_OF_FAILURE_FLAGS.get(flag[0], ""))
+    name_counts = Counter(str(attributes.get("name")) for attributes in objects)
+    words: list[str] = []
+    for attributes in objects:
+        name = str(attributes.get("name"))
+        words.append(name if name_counts[name] == 1 else str(attributes.get("id")))
     return sorted(words, key=compute_natural_sort_key)
 
 
 def _list_workspaces(_taken: Sequence[str]) -> list[str]:
     from nexusform.workflow.states.workspaces import list_workspaces
 
-    place, configuration = _load_configuration()
-    return list(list_workspaces(place).names) if _is_local_file(place, configuration) else []
+    context, configuration = _load_configuration()
+    return list(list_workspaces(context).names) if _is_local_state(context, configuration) else []
 
 
+_TYPES_OF_FAILURE_FLAGS: Final = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}
 # By the name of an argument; functions of the arguments before it.
 WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
     "address": _list_address_completions,

@@ -20,7 +20,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.cli.terminal_screen import Screen
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_warning
+from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.rendering.answers.explanation_text import DomainAnswer
@@ -77,7 +77,7 @@ def explain(arguments: ExplainArguments) -> int:
         return screen.print_failure(answer.diagnostics, answer.sources)
     for item in texts:
         screen.print_text(item, end="")
-    errors = [item for item in answer.diagnostics if item.severity is Severity.ERROR]
+    errors = select_errors(answer.diagnostics)
     if domain_answer.allows_errors:
         screen.print_diagnostics(errors, answer.sources)
     elif errors and arguments.format == "text":

@@ -14,7 +14,13 @@ from typing import Final, NoReturn
 import click
 
 import nexusform
-from nexusform.cli.commands import CommandEntry, LazyGroup, RemovedCommandError, apply_global_options
+from nexusform.cli.commands import (
+    CommandEntry,
+    LazyGroup,
+    RemovedCommandError,
+    apply_global_options,
+    warn_of_terraform_variable,
+)
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domain_table import is_available
 from nexusform.files.access_record import start_access_record
@@ -256,10 +262,8 @@ def _start_log(arguments: Sequence[str]) -> None:
     problem = start_log(os.environ)
     if problem:
         raise click.UsageError(problem)
-    for terraform_variable in ("TF_LOG", "TF_LOG_PATH"):
-        own_variable = terraform_variable.replace("TF_", "NF_")
-        if terraform_variable in os.environ and own_variable not in os.environ:
-            click.echo(f"{terraform_variable} is ignored. Use {own_variable}.", err=True)
+    for variable in ("NF_LOG", "NF_LOG_PATH"):
+        warn_of_terraform_variable(variable)
     if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]

@@ -266,8 +266,10 @@ def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_de
     """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode. None: there is no plan."""
     if plan is None or plan.is_rejected or has_errors(diagnostics):
         return 1
-    if not is_detailed or plan.has_changes:
-        return _EXIT_CHANGES if is_detailed else 0
+    if not is_detailed:
+        return 0
+    if plan.has_changes:
+        return _EXIT_CHANGES
     return 1 if plan.is_from_state else 0  # a plan that read nothing cannot exclude changes
 
 

@@ -113,17 +113,14 @@ def _read_addresses_from_files(paths: Iterable[str]) -> list[str]:
     """Read the addresses in files, one per line, without comments."""
     addresses: list[str] = []
     for path in paths:
-        for line in _read_address_file(path).splitlines():
-            address = line.split("#")[0].strip()
-            if address:
-                addresses.append(address)
+        lines = [line.split("#")[0].strip() for line in _read_address_file(path).splitlines()]
+        addresses += [line for line in lines if line]
     return addresses
 
 
 def _read_address_file(path: str) -> str:
     try:
         return read_regular(create_context().confinement.resolve_path_of_operator(path), _MAX_ADDRESS_BYTES).decode()
-    except OSError as problem:
-        raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem.strerror}.') from None
-    except UnicodeDecodeError as problem:
-        raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem}.') from None
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlanDisplayFlags
 from nexusform.cli.terminal_screen import ApplyProgressBar, PlanningProgressLine, Screen
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
@@ -166,7 +166,7 @@ class TextReporter:
         else:
             before, after = render_around_errors(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
-            errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
+            errors = select_errors(plan.diagnostics)
             self.screen.print_diagnostics(errors, sources)
             if after:
                 self.screen.print_text(f"\n{after}")

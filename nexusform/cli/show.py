@@ -70,7 +70,7 @@ def show(arguments: ShowArguments) -> int:
     if len(arguments.targets) > 1:
         return _print_saved_plans_summary(arguments, reports, screen)
     target = find_show_target(create_context(arguments.state), "".join(arguments.targets))
-    screen.print_diagnostics(target.diagnostics, target.sources or {})
+    screen.print_diagnostics(target.diagnostics, target.sources)
     if has_errors(target.diagnostics):
         return 1
     if reports and target.saved is None:
@@ -88,7 +88,7 @@ def show(arguments: ShowArguments) -> int:
                 target.configuration,
                 target.state,
                 registries=build_registries(),
-                files=target.sources or {},
+                files=target.sources,
                 placements=arguments.placement_flags.detail,
                 show_sensitive=arguments.show_sensitive,
             )
@@ -133,7 +133,7 @@ def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[Repor
     plans: list[tuple[str, Plan]] = []
     for target in arguments.targets:
         show_target = find_show_target(create_context(arguments.state), target)
-        screen.print_diagnostics(show_target.diagnostics, show_target.sources or {})
+        screen.print_diagnostics(show_target.diagnostics, show_target.sources)
         if has_errors(show_target.diagnostics):
             return 1
         if show_target.saved is None:
@@ -157,7 +157,7 @@ def _build_report_input(target: ShownContent, arguments: ShowArguments) -> PlanR
     assert target.saved is not None, "reports are about plans"
     return PlanReportInput(
         target.saved.plan,
-        target.sources or {},
+        target.sources,
         build_registries(),
         arguments.placement_flags,
         target.configuration,
@@ -181,7 +181,7 @@ def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Sc
         hints=False,
         registries=build_registries(),
     )
-    text = "\n" + render_plan(target.saved.plan, target.sources or {}, options)
+    text = "\n" + render_plan(target.saved.plan, target.sources, options)
     evaluation = describe_plan_evaluation(target.saved.plan)
     return f"{text}\nEvaluation: {evaluation}\n" if evaluation and not options.terraform else text
 

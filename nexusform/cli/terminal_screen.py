@@ -13,11 +13,12 @@ from typing import Any, Final, Self
 
 import click
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, select_errors
 
 DEFAULT_WIDTH = 80  # columns if stdout is not a terminal
 # Faster plans have no progress line.
 PROGRESS_DELAY = 1.0
+_NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 
 
 class Screen:
@@ -81,7 +82,7 @@ class Screen:
         from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
         warnings = [diagnostic for diagnostic in all_diagnostics if diagnostic.severity is Severity.WARNING]
-        errors = [diagnostic for diagnostic in all_diagnostics if diagnostic.severity is Severity.ERROR]
+        errors = select_errors(all_diagnostics)
         print_warnings = self.print_error if is_aside else self.print_text
         outputs = [
             (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),
@@ -92,9 +93,9 @@ class Screen:
                 sys.stdout.flush()
                 print_output(text, end="" if text.endswith("\n") else "\n")
 
-    def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None) -> int:
+    def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] = _NO_SOURCES) -> int:
         """Print the diagnostics of a failed command; return its exit code."""
-        self.print_diagnostics(diagnostics, sources or {})
+        self.print_diagnostics(diagnostics, sources)
         return 1
 
     def prompt_user(self, question: str, explanation: str) -> str | None:
@@ -119,16 +120,18 @@ def escape_log_commands(text: str) -> str:
     """Insert a space into CI log commands. GitHub executes a line that begins with `::NAME` after any space,
     Azure `##vso[` anywhere, both `##[`. A multi-line value could set variables of the job otherwise.
     """
-    if "::" not in text and "##" not in text:
-        return text
-    return _HASH_COMMAND.sub("# #", _LINE_COMMAND.sub(r"\1: ", text))
+    return _replace_log_commands(text, "# #", r"\1: ")
 
 
 def escape_log_commands_in_markup(text: str) -> str:
     """Escape CI log commands in HTML and XML with character references."""
+    return _replace_log_commands(text, "#&#35;", r"\1&#58;")
+
+
+def _replace_log_commands(text: str, hashes: str, colon: str) -> str:
     if "::" not in text and "##" not in text:
         return text
-    return _HASH_COMMAND.sub("#&#35;", _LINE_COMMAND.sub(r"\1&#58;", text))
+    return _HASH_COMMAND.sub(hashes, _LINE_COMMAND.sub(colon, text))
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:

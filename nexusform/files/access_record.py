@@ -23,6 +23,8 @@ class ExternalAccessRecord(Struct):
 
 _ACCESSES: Final = ExternalAccessRecord()
 _HTTPS_PORT: Final = 443
+# Position of the program in the details of an audit event.
+_PROGRAM_POSITIONS: Final = {"os.exec": 0, "os.posix_spawn": 0, "os.spawn": 1}
 
 
 def get_recorded_accesses() -> ExternalAccessRecord:
@@ -62,10 +64,8 @@ def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
     if event == "subprocess.Popen":
         words = details[1]
         _record_started_program(details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0]))
-    elif event in ("os.exec", "os.posix_spawn"):
-        _record_started_program(details[0])
-    elif event == "os.spawn":
-        _record_started_program(details[1])
+    elif event in _PROGRAM_POSITIONS:
+        _record_started_program(details[_PROGRAM_POSITIONS[event]])
     elif event == "os.system":
         _record_started_program("sh")  # the command may contain secrets
     elif event == "http.client.connect":

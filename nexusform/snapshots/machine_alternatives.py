@@ -69,9 +69,7 @@ def _build_alternative(
     removed_vms: tuple[str, ...] = ()
     if is_listed and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
-    hard = [hint for hint in demand.hints if hint.is_hard]
-    blocking = (hint for hint in hard if hints.is_hint_violated(hint, machine.name, machine.rack))
-    hint = next((hints.describe_hint_requirement(hint) for hint in blocking), "")
+    hint = _describe_violated_hint(demand, machine)
     obstacles = {
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
         MachineObstacle.HARDWARE: not is_listed,
@@ -92,6 +90,14 @@ def _build_alternative(
         rule=rule,
         hint=hint,
     )
+
+
+def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
+    """Describe the first hard hint of the VM against this machine, or return ""."""
+    for hint in demand.hints:
+        if hint.is_hard and hints.is_hint_violated(hint, machine.name, machine.rack):
+            return hints.describe_hint_requirement(hint)
+    return ""
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:

@@ -29,6 +29,7 @@ from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.site_resource_capacity import (
     RuntimeVersion,
     SiteResourceCapacity,
+    SiteResources,
     compute_site_resource_capacity,
     count_nodes,
     read_recorded_site_resources,
@@ -49,8 +50,12 @@ class VmOwnerKind(StrEnum):
 
 
 CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
-_NKS_TYPES: Final = (CLUSTER_TYPE, "nexus_agent_pool")
-_PLAIN_VM: Final = "nexus_virtual_machine"
+# Kinds of owners by resource type; other types own a group.
+_OWNER_KINDS: Final = {
+    CLUSTER_TYPE: VmOwnerKind.NKS,
+    "nexus_agent_pool": VmOwnerKind.NKS,
+    "nexus_virtual_machine": VmOwnerKind.VM,
+}
 
 
 class PoolSnapshot(Struct, frozen=True):
@@ -194,10 +199,9 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
     for kind, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
         clusters.add_object(kind, site_object)
     ordered = sorted(layout.sites.values(), key=lambda site: site.id.encode())
-    # The storage claims of pods, by cluster id; empty if no provider read any.
-    if not any(read_recorded_site_resources(site_object.note) for site_object in ordered_objects):
-        claims = {}
-    else:
+    # The storage claims of pods, by cluster id; empty if no provider read the supplies of a site.
+    claims: Mapping[str, ClaimDemand] = {}
+    if any(read_recorded_site_resources(site_object.note) for site_object in ordered_objects):
         instances: dict[Address, InstanceState] = {}
         for site_object in ordered_objects:
             current = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
@@ -217,9 +221,9 @@ class _ClusterCollector(Struct):
         if kind.vms is None:
             return
         owner, _ = kind.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
-        site = self.layout.sites.get(owner.site_id) if owner is not None else None
-        if owner is None or site is None:
+        if owner is None or owner.site_id not in self.layout.sites:
             return
+        site = self.layout.sites[owner.site_id]
         vms = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(site_object.attributes)}
         pools = tuple(
             _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus) for pool in owner.pools
@@ -230,11 +234,10 @@ class _ClusterCollector(Struct):
         if cluster is not None:
             clusters[cluster_id] = replace(cluster, pools=(*cluster.pools, *pools))
             return
-        name = owner.cluster if kind.name != _PLAIN_VM else str(site_object.attributes.get("name"))
-        if kind.name in _NKS_TYPES:
-            owner_kind = VmOwnerKind.NKS
-        else:
-            owner_kind = VmOwnerKind.VM if kind.name == _PLAIN_VM else VmOwnerKind.GROUP
+        owner_kind = _OWNER_KINDS.get(kind.name, VmOwnerKind.GROUP)
+        name = owner.cluster
+        if owner_kind is VmOwnerKind.VM:
+            name = str(site_object.attributes.get("name"))
         clusters[cluster_id] = VmOwnerSnapshot(cluster_id, name, site.id, owner_kind, pools)
 
 
@@ -283,17 +286,13 @@ def _build_site(
     vms = chain.from_iterable(pool.vms for pool in pools)
     names = set(chain.from_iterable(vm.names for vm in vms))
     unmanaged_vms = place_unmanaged_vms(site, names)
-    # The supplies of a site read by a provider.
-    candidates = [(site_object, read_recorded_site_resources(site_object.note)) for _, site_object in layout.objects]
-    matches = (
-        supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id
-    )
-    supplies = next(matches, None)
+    supplies = SiteResources()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
-    if supplies is not None:
-        nks = [cluster for cluster in site_clusters if cluster.kind is VmOwnerKind.NKS]
-        nks_pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
-        nodes = count_nodes(nks_pools, claims_by_cluster=claims)
+    recorded_supplies = _find_supplies(site, layout)
+    if recorded_supplies is not None:
+        supplies = recorded_supplies
+        nks_pools = chain.from_iterable(c.pools for c in site_clusters if c.kind is VmOwnerKind.NKS)
+        nodes = count_nodes(((pool.owner, pool.demand) for pool in nks_pools), claims_by_cluster=claims)
         other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, nodes, nodes)
     return SiteSnapshot(
         id=site.id,
@@ -307,12 +306,21 @@ def _build_site(
         offering_addresses=site.offering_addresses,
         update_strategy=site.update_strategy,
         other_capacity=other_capacity,
-        versions=None if supplies is None else supplies.versions,
-        runtime=None if supplies is None else supplies.runtime,
-        supported_until={} if supplies is None else dict(supplies.supported_until),
-        available_until={} if supplies is None else dict(supplies.available_until),
-        upgrades={} if supplies is None else dict(supplies.upgrades),
+        versions=supplies.versions,
+        runtime=supplies.runtime,
+        supported_until=dict(supplies.supported_until),
+        available_until=dict(supplies.available_until),
+        upgrades=dict(supplies.upgrades),
     )
+
+
+def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
+    """Return the supplies of a site; None if no provider read them."""
+    for _, site_object in layout.objects:
+        supplies = read_recorded_site_resources(site_object.note)
+        if supplies and site_object.attributes.get("name") == site.id:
+            return supplies
+    return None
 
 
 # --- capacity of a machine ---------------------------------------------------------------------
@@ -338,11 +346,11 @@ def is_large_enough(machine: Machine, sku: VmSku) -> bool:
 
 def list_state_objects(state: State) -> tuple[SiteObject, ...]:
     """Return the objects of a state."""
-    return tuple(
-        SiteObject(address, instance.current.attributes, instance.current.creation, instance.current.private)
-        for address, instance in state.instances.items()
-        if instance.current is not None
-    )
+    return tuple(_build_site_object(address, current) for address, current in state.list_current_objects())
+
+
+def _build_site_object(address: Address, recorded: ObjectState) -> SiteObject:
+    return SiteObject(address, recorded.attributes, recorded.creation, recorded.private)
 
 
 def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
@@ -351,7 +359,7 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     for address, refreshed in plan.refreshed_objects.items():
         objects.pop(address, None)
         if refreshed is not None:
-            objects[address] = SiteObject(address, refreshed.attributes, refreshed.creation, refreshed.private)
+            objects[address] = _build_site_object(address, refreshed)
     for old, _ in plan.address_moves:
         objects.pop(old, None)
     for change in plan.changes:

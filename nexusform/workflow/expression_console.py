@@ -136,12 +136,13 @@ class ExpressionConsole:
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
         """Return the printed text of an expression, or None after an error."""
         type_argument = _find_type_argument(expression)
-        if type_argument is not None and _find_type_argument(type_argument) is not None:
+        if type_argument is None:
+            value, problems = self._evaluate_value(expression)
+            return (None if has_errors(problems) else render_value(value)), problems
+        if _find_type_argument(type_argument) is not None:
             return "type", []
-        value, problems = self._evaluate_value(type_argument if type_argument is not None else expression)
-        if has_errors(problems):
-            return None, problems
-        return render_type(value.type) if type_argument is not None else render_value(value), problems
+        value, problems = self._evaluate_value(type_argument)
+        return (None if has_errors(problems) else render_type(value.type)), problems
 
     def _evaluate_value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
         problems = self._check_references(expression)

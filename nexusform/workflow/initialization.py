@@ -11,12 +11,13 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, Settings
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count
 from nexusform.files.regular_files import PRIVATE, create_file, list_directory, write_file_atomically
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
+from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.state import state_codec
 from nexusform.state.objects import State
 from nexusform.workflow.opening.backend_choice import (
@@ -184,10 +185,10 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
 
 def _describe_configuration(configuration: Configuration) -> list[str]:
     """Return lines about the contents of the configuration."""
-    modules = list(_list_modules(configuration.root))
+    modules = list(iterate_modules(configuration.root))
     resources = sum(len(module.resources) for module in modules)
-    files, blocks = (format_count(len(configuration.files), "file"), format_count(resources, "resource or data block"))
-    lines = [f"Configuration: {files}, {blocks}."]
+    files = format_count(len(configuration.files), "file")
+    lines = [f"Configuration: {files}, {format_count(resources, 'resource or data block')}."]
     if len(modules) > 1:
         sources = sorted({module.directory for module in modules[1:]})
         lines.append(f"Modules: {', '.join(sources)}.")
@@ -196,27 +197,17 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
     return lines
 
 
-def _list_modules(module: Module) -> list[Module]:
-    modules = [module]
-    for call in module.calls.values():
-        modules += _list_modules(call.module)
-    return modules
-
-
 def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context: CommandContext) -> list[Diagnostic]:
     """Warn about differences between the block and the -backend-config of an earlier init."""
     block_choice, _ = read_configured_choice(settings, {}, context)
     block = settings.backend
     if block_choice is None or block is None or block_choice.kind != saved_choice.kind:
         return []
-    names = [
-        name
-        for name in saved_choice.from_flags
-        if name in block_choice.settings and block_choice.settings[name] != saved_choice.settings.get(name)
-    ]
+    flag_names = [name for name in saved_choice.from_flags if name in block_choice.settings]
+    names = [f'"{name}"' for name in flag_names if block_choice.settings[name] != saved_choice.settings.get(name)]
     if not names:
         return []
-    name_list = ", ".join(f'"{name}"' for name in names)
+    name_list = ", ".join(names)
     return [
         build_warning(
             "remembered-backend-config-counts",
@@ -242,7 +233,8 @@ def _migrate_workspaces(
                 context, source.select_workspace(name), target.select_workspace(name), name, options
             )
             problems += new_problems
-            lines += [copied] if copied else []
+            if copied:
+                lines.append(copied)
             if has_errors(new_problems):
                 break
     except BackendProblem as problem:
@@ -323,9 +315,9 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
 
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
-    change_text = (
-        f'from "{old_choice.kind}" to "{choice.kind}"' if old_choice.kind != choice.kind else "its settings changed"
-    )
+    change_text = "its settings changed"
+    if old_choice.kind != choice.kind:
+        change_text = f'from "{old_choice.kind}" to "{choice.kind}"'
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed ({change_text}), and the previous one has a state or "

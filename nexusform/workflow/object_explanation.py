@@ -11,10 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, select_errors, suggest_name
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domain_table import LazyTable, collect_explainers_by_resource_type
-from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand
 from nexusform.planning.conclusion.plan_result import ExplainedVm, PlanResult
@@ -29,18 +28,19 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, list_alternative_machines
 from nexusform.snapshots.snapshot import build_snapshot, list_planned_objects
-from nexusform.state.objects import State
+from nexusform.state.objects import State, get_current_object
 from nexusform.workflow.opening.command_context import CommandContext
-from nexusform.workflow.opening.project import OpenResult, Project, open_project
+from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
-from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan, read_prior_state
+from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_complete_plan, read_plan, read_prior_state
 from nexusform.workflow.runs.run import build_base_request, build_plan_request
 
 # (request, address, object name or "") -> the answer, or None.
 Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
 
 _EXPLAINERS: Final[Mapping[str, Explainer]] = LazyTable(collect_explainers_by_resource_type())
+# The request (None after errors), problems, and the files read.
+_RequestResult: TypeAlias = tuple[PlanRequest | None, list[Diagnostic], Mapping[str, SourceFile]]
 # Attributes with VMs and bindings by name.
 _OBJECT_ATTRIBUTES = ("nodes", "vnfcs", "bindings")
 
@@ -92,64 +92,67 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
             return explain_object(context, owner, address, plan_path)
         hint = f"Write the resource address before the object: nexusform explain ADDRESS {quote(address)}"
         return Explanations(diagnostics=(build_error("invalid-address", f"{problem} {hint}"),))
-    opened, request, problems = _build_request(context, plan_path)
-    if opened.project is None or request is None:
-        return Explanations(diagnostics=tuple(problems), sources=opened.sources)
+    request, problems, sources = _build_request(context, plan_path)
+    if request is None:
+        return Explanations(diagnostics=tuple(problems), sources=sources)
     explainer = _EXPLAINERS.get(pattern.type)
     domain_answer = explainer(request, pattern, name) if explainer is not None else None
     if domain_answer is not None:
-        return Explanations(
-            domain_answer=domain_answer, diagnostics=(*problems, *domain_answer.diagnostics), sources=opened.sources
-        )
-    answer = _ExplanationQuery(opened.project, request, pattern, name).explain()
-    return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
+        answer = Explanations(domain_answer=domain_answer, diagnostics=tuple(domain_answer.diagnostics))
+    else:
+        answer = _ExplanationQuery(request, pattern, name).explain()
+    return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=sources)
 
 
 def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
     """Return the address of the resource with an object of this name, in the plan or the state; "" if there is none."""
     saved = read_plan(plan_path, context)[0] if plan_path else None
-    for row in saved.plan.placements if saved is not None else ():
-        if name in {row.object, row.platform_name}:
-            return str(row.address)
-    opened, request, _ = _build_request(context, plan_path)
-    instances = request.state.instances if opened.project is not None and request is not None else {}
-    for address, instance in instances.items():
-        attributes = instance.current.attributes if instance.current is not None else {}
-        if any(name in (attributes.get(attribute) or ()) for attribute in _OBJECT_ATTRIBUTES):
+    if saved is not None:
+        for row in saved.plan.placements:
+            if name in {row.object, row.platform_name}:
+                return str(row.address)
+    request, _, _ = _build_request(context, plan_path)
+    if request is None:
+        return ""
+    for address, current in request.state.list_current_objects():
+        if any(name in (current.attributes.get(attribute) or ()) for attribute in _OBJECT_ATTRIBUTES):
             return str(address)
     return ""
 
 
-def _build_request(context: CommandContext, plan_path: str) -> tuple[OpenResult, PlanRequest | None, list[Diagnostic]]:
-    """Build the request of a saved plan, or of a new plan."""
-    if not plan_path:
-        opened = open_project(context)
-        problems = list(opened.diagnostics)
-        if opened.project is None:
-            return opened, None, problems
-        stored, new_problems = read_stored_state(opened.project.backend)
-        problems += new_problems
-        return opened, build_base_request(opened.project, stored) if stored else None, problems
-    saved, problems = read_plan(plan_path, context)
-    problems += check_failed_plan(saved, plan_path) if saved is not None else []
-    if saved is None or has_errors(problems):
-        return OpenResult(None, (), {}), None, problems
+def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:
+    """Build the request of a saved plan, or of a new plan; return it with errors and the files read."""
+    if plan_path:
+        return _build_saved_plan_request(context, plan_path)
+    opened = open_project(context)
+    problems = list(opened.diagnostics)
+    if opened.project is None:
+        return None, problems, opened.sources
+    stored, new_problems = read_stored_state(opened.project.backend)
+    problems += new_problems
+    request = build_base_request(opened.project, stored) if stored is not None else None
+    return request, problems, opened.sources
+
+
+def _build_saved_plan_request(context: CommandContext, plan_path: str) -> _RequestResult:
+    saved, problems = read_complete_plan(plan_path, context)
+    if saved is None:
+        return None, problems, {}
     # The plan contains the prior state, so its backend is not read.
     opened = open_saved_plan(context, saved, MemoryBackend())
     problems += opened.diagnostics
     prior, new_problems = read_prior_state(saved, plan_path)
     problems += new_problems
     if opened.project is None or prior is None:
-        return opened, None, problems
+        return None, problems, opened.sources
     plan = saved.plan
     request = build_plan_request(opened.project, StoredState(prior), plan)
-    return opened, replace(request, now=plan.timestamp, workspace=plan.workspace), problems
+    return replace(request, now=plan.timestamp, workspace=plan.workspace), problems, opened.sources
 
 
 class _ExplanationQuery(Struct, frozen=True):
     """A query about one object or the pools of an address."""
 
-    project: Project
     request: PlanRequest
     pattern: AddressPattern
     name: str
@@ -161,12 +164,13 @@ class _ExplanationQuery(Struct, frozen=True):
         planned = make_plan(plain_request)
         names = self._list_vm_names(planned, current_vms)
         platform_names = {vm.platform_name or name: name for name, (_, vm) in current_vms.items()}
+        errors = tuple(select_errors(planned.diagnostics))
         if not names:
-            return Explanations(diagnostics=(*_select_errors(planned), self._build_nothing_to_explain_error(planned)))
+            return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
         if self.name not in {*names, *platform_names} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
-                return Explanations(pools=pools, objects=names, diagnostics=tuple(_select_errors(planned)))
+                return Explanations(pools=pools, objects=names, diagnostics=errors)
         name = platform_names.get(self.name, self.name) or names[0]
         if name not in names:
             suggestion = suggest_name(name, [*names, *platform_names])
@@ -177,13 +181,15 @@ class _ExplanationQuery(Struct, frozen=True):
         reasons = self._explain_vm(
             self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=has_failed), name
         )
-        removals = self._select_removal_rows(planned, name) if not reasons else ()
+        if reasons:
+            return Explanations(tuple(reasons), diagnostics=errors)
+        removals = self._select_removal_rows(planned, name)
         if removals:
-            return Explanations(removals=removals, diagnostics=tuple(_select_errors(planned)))
+            return Explanations(removals=removals, diagnostics=errors)
+        reasons = self._plan_existing_again(current_vms, name)
         if not reasons:
-            reasons = self._plan_existing_again(current_vms, name)
-        unexplained = () if reasons else (_build_unexplained_error(name),)
-        return Explanations(tuple(reasons), diagnostics=(*_select_errors(planned), *unexplained))
+            errors = (*errors, _build_unexplained_error(name))
+        return Explanations(tuple(reasons), diagnostics=errors)
 
     def _plan_with_explanation(
         self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False
@@ -193,15 +199,12 @@ class _ExplanationQuery(Struct, frozen=True):
         return make_plan(replace(request, explain=objects, includes_remedies=includes_remedies, lint=False))
 
     def _index_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
-        """List the existing VMs at the address by name."""
+        """Return the existing VMs at the pattern with their addresses, by name."""
         vms: dict[str, tuple[Address, PlacedVm]] = {}
-        registries: PluginRegistries = self.request.registries
-        for address in sorted(self.request.state.instances, key=compute_address_order):
-            if not self.pattern.is_match(address):
-                continue
-            kind = registries.resource_types.get(address.type)
-            current = self.request.state.instances[address].current
-            if kind is None or kind.vms is None or current is None:
+        objects = self.request.state.list_current_objects()
+        for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):
+            kind = self.request.registries.resource_types.get(address.type)
+            if kind is None or kind.vms is None or not self.pattern.is_match(address):
                 continue
             for vm in kind.vms.list_existing_vms(current.attributes):
                 vms[vm.name] = (address, vm)
@@ -211,12 +214,12 @@ class _ExplanationQuery(Struct, frozen=True):
         """List the VMs at the address: existing, placed and unplaceable ones."""
         names = dict.fromkeys(current_vms)
         for address, planned_object in planned.objects.items():
-            if not self.pattern.is_match(address) or planned_object.request.demand is None:
+            if not self.pattern.is_match(address):
                 continue
-            for pool in planned_object.request.demand.pools:
+            planned_keys = planned_object.placements.tokens.keys() | planned_object.placements.failures.keys()
+            for pool in planned_object.pools:
                 for number, name in zip(pool.numbers, pool.names, strict=True):
-                    key = (pool.pool, number)
-                    if key in planned_object.placements.tokens or key in planned_object.placements.failures:
+                    if (pool.pool, number) in planned_keys:
                         names[name] = None
         return tuple(names)
 
@@ -229,24 +232,20 @@ class _ExplanationQuery(Struct, frozen=True):
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
         reasons = []
         for explained_vm in explained:
-            owner = planned.objects[explained_vm.address].request.demand
-            site = snapshot.sites.get(owner.site_id) if owner is not None else None
-            vm, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
-            alternatives = (
-                list_alternative_machines(site, vm, placement.machine if placement is not None else "") if site else ()
-            )
+            vms = planned.objects[explained_vm.address]
+            site = snapshot.sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
+            demand, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
+            machine = placement.machine if placement is not None else ""
             row = rows.get((explained_vm.address, name))
-            certainty = row.certainty if row else None
-            pools = owner.pools if owner is not None else ()
             reason = VmExplanation(
                 explained_vm.address,
                 name,
                 explained_vm,
-                certainty=certainty,
+                certainty=row.certainty if row is not None else None,
                 samples=planned.plan.samples,
-                alternatives=alternatives,
-                pool_size=next((len(pool.numbers) for pool in pools if name in pool.names), 1),
-                previous_machine=planned.objects[explained_vm.address].get_left_machines().get(name, ""),
+                alternatives=list_alternative_machines(site, demand, machine) if site is not None else (),
+                pool_size=next((len(pool.numbers) for pool in vms.pools if name in pool.names), 1),
+                previous_machine=vms.get_left_machines().get(name, ""),
                 remedies=_get_capacity_remedies(planned) if placement is None else (),
             )
             reasons.append(reason)
@@ -263,9 +262,9 @@ class _ExplanationQuery(Struct, frozen=True):
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         reasons = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
-        recorded = self.request.state.instances[address].current
-        private = recorded.private if recorded is not None else None
-        last_trigger, previous_machine = find_placement_origin(private, name), get_previous_machine(private, name)
+        current = get_current_object(self.request.state.instances[address])
+        note = current.note if current is not None else {}
+        last_trigger, previous_machine = find_placement_origin(note, name), get_previous_machine(note, name)
         return [
             replace(
                 reason,
@@ -279,11 +278,10 @@ class _ExplanationQuery(Struct, frozen=True):
         ]
 
     def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
-        """Return the removal rows of the VMs of a name."""
-        removed = (row for row in planned.plan.placements if row.action is PlacementAction.REMOVE)
-        return tuple(
-            row for row in removed if row.kind == VM and row.object == name and self.pattern.is_match(row.address)
-        )
+        """Return the rows of removed VMs of this name at the pattern."""
+        vm_rows = (row for row in planned.plan.placements if (row.kind, row.object) == (VM, name))
+        removed = (row for row in vm_rows if row.action is PlacementAction.REMOVE)
+        return tuple(row for row in removed if self.pattern.is_match(row.address))
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without placements, or without explanations in its domain."""
@@ -296,8 +294,8 @@ class _ExplanationQuery(Struct, frozen=True):
                 "To see where they are, run `nexusform plan -details`.",
             )
         known = [
-            *(str(a) for a in self.request.state.instances),
-            *(str(b.address) for b in self.project.configuration.root.resources.values()),
+            *map(str, self.request.state.instances),
+            *(str(block.address) for block in self.request.configuration.root.resources.values()),
         ]
         suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
         return build_error(
@@ -306,25 +304,24 @@ class _ExplanationQuery(Struct, frozen=True):
 
 
 def _remove_vm(state: State, address: Address, name: str) -> State:
+    """Return the state without a VM; without its whole object if no attribute lists VMs by name."""
     instance = state.instances[address]
     assert instance.current is not None, "the instance exists"
     attributes = dict(instance.current.attributes)
-    maps = [n for n, value in attributes.items() if isinstance(value, Mapping) and name in value]
-    for name_map in maps:
-        attributes[name_map] = {key: value for key, value in attributes[name_map].items() if key != name}
-    if not maps:
+    for attribute, value in instance.current.attributes.items():
+        if isinstance(value, Mapping) and name in value:
+            attributes[attribute] = {key: part for key, part in value.items() if key != name}
+    if attributes == instance.current.attributes:
         return state.replace_instance(address, None)
     return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
 
 
 def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
     """Return the remedies of VMs that do not fit; all such errors have the same ones."""
-    misfits = (diagnostic for diagnostic in planned.diagnostics if diagnostic.id == DOES_NOT_FIT)
-    return next((tuple(misfit.extra["fit"].get("suggested_fixes", ())) for misfit in misfits), ())
-
-
-def _select_errors(planned: PlanResult) -> list[Diagnostic]:
-    return [d for d in planned.diagnostics if d.severity is Severity.ERROR]
+    for diagnostic in planned.diagnostics:
+        if diagnostic.id == DOES_NOT_FIT:
+            return tuple(diagnostic.extra["fit"].get("suggested_fixes", ()))
+    return ()
 
 
 def _build_unexplained_error(name: str) -> Diagnostic:
@@ -349,18 +346,16 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     """Return the pool of a placement table row; None if it is not requested any more."""
     vms = planned.objects.get(table.address)
-    if vms is None or vms.request.demand is None:
-        return None
-    return next((pool for pool in vms.request.demand.pools if pool.pool == table.pool), None)
+    pools = vms.pools if vms is not None else ()
+    return next((pool for pool in pools if pool.pool == table.pool), None)
 
 
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
     """Return the origins of a pool's VMs: from the rows of this plan, and from earlier ones in state."""
-    instance = state.instances.get(address)
-    current = instance.current if instance is not None else None
-    note = current.private if current is not None else None
+    current = get_current_object(state.instances.get(address))
+    note = current.note if current is not None else {}
     counts: Counter[tuple[str, int | None]] = Counter()
     for name in pool.names:
         row = rows.get((address, name))

@@ -133,28 +133,33 @@ def _check_default_backend(
     if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:
         return None
     default_backend, _ = open_chosen_backend(DEFAULT_CHOICE, settings, context)
-    chosen_backend, _ = (
-        open_chosen_backend(choice, settings, context) if choice.kind == DEFAULT_CHOICE.kind else (None, [])
-    )
-    if default_backend is None or (
-        chosen_backend is not None and chosen_backend.describe() == default_backend.describe()
-    ):
+    if default_backend is None:
         return None
+    if choice.kind == DEFAULT_CHOICE.kind:
+        chosen_backend, _ = open_chosen_backend(choice, settings, context)
+        if chosen_backend is not None and chosen_backend.describe() == default_backend.describe():
+            return None
     try:
         document = default_backend.read()
     except BackendProblem:
         return None  # for example a sandboxed run with an untrusted state file
     if not _has_objects(document):
         return None
-    block = settings.backend if settings else None
     return build_error(
         "backend-changed",
         f'The configuration uses backend "{choice.kind}", but `nexusform init` never ran here, and '
         f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run "
         "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init "
         "-reconfigure`.",
-        block.header_span if block else None,
+        _get_block_span(settings),
     )
+
+
+def _get_block_span(settings: Settings | None) -> Span | None:
+    """Return the position of the `backend` block; None without one."""
+    if settings is None or settings.backend is None:
+        return None
+    return settings.backend.header_span
 
 
 def _has_objects(document: bytes | None) -> bool:
@@ -191,7 +196,7 @@ def read_configured_choice(
             build_error(
                 "unknown-backend",
                 f'There is no backend "{kind}". Known are: {known_kinds}.{suggestion}',
-                block.header_span if block else None,
+                _get_block_span(settings),
             )
         ]
     values: dict[str, Any] = {}
@@ -219,13 +224,10 @@ def read_configured_choice(
         problems += new_problems
         values[name] = value
     settings_values = {name: value for name, value in values.items() if value is not None}
-    missing = [
-        name
-        for name, attribute in backend.schema.attributes.items()
-        if attribute.required and name not in settings_values
-    ]
+    required_names = [name for name, attribute in backend.schema.attributes.items() if attribute.required]
+    missing = [name for name in required_names if name not in settings_values]
     if missing and not has_errors(problems):
-        problems.append(_build_missing_settings_error(kind, missing, context, block.header_span if block else None))
+        problems.append(_build_missing_settings_error(kind, missing, context, _get_block_span(settings)))
     return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
 
 
@@ -233,16 +235,18 @@ def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
     """Explain why configured settings of a backend are ignored in a sandboxed run; "" if they apply."""
-    backend = BACKENDS[kind]
-    settings = {name: value for name, value in values.items() if value is not None}
-    configured_names = [name for name in settings if name not in from_flags]
     if kind in _LOCAL_KINDS or not context.confinement.root:
         return ""
+    backend = BACKENDS[kind]
+    settings = {name: value for name, value in values.items() if value is not None}
+    accepted_names = {*from_flags}
     addresses = backend.list_server_urls(settings)
     if addresses and all(context.is_allowed(address) for address in addresses):
-        configured_names = [name for name in configured_names if name not in backend.address_settings]
-    name_list = ", ".join(f'"{name}"' for name in configured_names)
-    return context.explain_rejection(f'The setting {name_list} of the backend "{kind}"') if configured_names else ""
+        accepted_names.update(backend.address_settings)
+    rejected_names = [f'"{name}"' for name in settings if name not in accepted_names]
+    if not rejected_names:
+        return ""
+    return context.explain_rejection(f'The setting {", ".join(rejected_names)} of the backend "{kind}"')
 
 
 def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
@@ -289,8 +293,7 @@ def open_chosen_backend(
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
         kind = BACKENDS[choice.kind]
         warning = kind.explain_unverified_server(choice.settings)
-        block = settings.backend if settings and kind.unverified_setting not in choice.from_flags else None
-        span = block.header_span if block else None
+        span = None if kind.unverified_setting in choice.from_flags else _get_block_span(settings)
         warnings = [build_warning("unverified-server", warning, span)] if warning else []
         return kind.open_backend(choice.settings, directories), warnings
     except BackendProblem as problem:
@@ -392,10 +395,9 @@ def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings |
 
 
 def _build_changed_error(change_text: str, settings: Settings | None) -> Diagnostic:
-    block = settings.backend if settings else None
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed since the last init ({change_text}). To migrate the state, run "
         "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
-        block.header_span if block else None,
+        _get_block_span(settings),
     )

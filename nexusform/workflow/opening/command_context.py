@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Va
 from nexusform.configuration.declarations.limits import PlanSizeLimits, merge_limits
 from nexusform.configuration.loader import load_configuration, read_given_variables, read_root_variables
 from nexusform.configuration.variable_values import VariableValueSource
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.run_log import log_duration
 from nexusform.json_data.plain_data import get_text
@@ -141,15 +141,13 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
-        """The workspace of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`."""
+        """The workspace of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`, else the default one."""
         name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
-        if name or not self.is_data_directory_trusted:
-            return name or DEFAULT_WORKSPACE
-        try:
-            selection = read_regular(get_selection_path(self), _MAX_SELECTION_BYTES, follow=False)
-            return selection.decode().strip() or DEFAULT_WORKSPACE
-        except (OSError, UnicodeDecodeError):
-            return DEFAULT_WORKSPACE
+        if not name and self.is_data_directory_trusted:
+            with suppress(OSError, UnicodeDecodeError):
+                selection = read_regular(get_selection_path(self), _MAX_SELECTION_BYTES, follow=False)
+                name = selection.decode().strip()
+        return name or DEFAULT_WORKSPACE
 
 
 def _is_below(address: str, prefix: str) -> bool:
@@ -301,7 +299,7 @@ def _read_constants(
         directory=context.directory,
         confinement=context.confinement,
     )
-    errors = [p for p in problems if p.severity is Severity.ERROR and p.id != "value-for-undeclared-variable"]
+    errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
     return {name: value for name, (value, _) in values.items()}, errors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -34,10 +34,7 @@ class DirectoryValidation(Struct, frozen=True):
 
     def merge(self, other: DirectoryValidation) -> DirectoryValidation:
         """Merge two validations; diagnostics in both (of a shared module) appear once."""
-        diagnostics = dict.fromkeys(_get_identity(diagnostic) for diagnostic in self.diagnostics)
-        new_diagnostics = [
-            diagnostic for diagnostic in other.diagnostics if _get_identity(diagnostic) not in diagnostics
-        ]
+        new_diagnostics = _select_new_diagnostics(other.diagnostics, self.diagnostics)
         return DirectoryValidation((*self.diagnostics, *new_diagnostics), {**self.sources, **other.sources})
 
 
@@ -78,23 +75,24 @@ def find_planning_problems(
         working_directory=context.working_directory,
         limits=context.merge_limits(configuration.settings.limits),
     )
-    known_identities = {_get_identity(d) for d in known_problems}
     candidates = [*validate_configuration(request), *check_provider_blocks(request)]
-    problems = [
-        locate_line_in_text(d, configuration.files) for d in candidates if _get_identity(d) not in known_identities
-    ]
+    new_problems = _select_new_diagnostics(candidates, known_problems)
+    problems = [locate_line_in_text(problem, configuration.files) for problem in new_problems]
     if not has_errors([*known_problems, *problems]):
         # Lint without state, if every variable has a default.
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 
-        if any(variable.default is None for variable in configuration.root.variables.values()):
-            defaults = []
-        else:
+        if all(variable.default is not None for variable in configuration.root.variables.values()):
             plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
-            defaults = lint_configuration(make_plan(plain_request), configuration)
-        problems += defaults
+            problems += lint_configuration(make_plan(plain_request), configuration)
     return problems
+
+
+def _select_new_diagnostics(candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the diagnostics, except the known ones."""
+    known_identities = {_get_identity(diagnostic) for diagnostic in known}
+    return [diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities]
 
 
 def _get_identity(diagnostic: Diagnostic) -> tuple[object, ...]:

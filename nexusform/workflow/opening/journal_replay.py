@@ -31,10 +31,10 @@ def replay_journal(
 def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
     """Return errors for replayed objects with attributes outside of their schema."""
     diagnostics: list[Diagnostic] = []
-    for address, instance in state.instances.items():
-        if instance.current is None or address.type not in known:
+    for address, current in state.list_current_objects():
+        if address.type not in known:
             continue
-        for misfit in validate_attributes(known[address.type], instance.current.attributes):
+        for misfit in validate_attributes(known[address.type], current.attributes):
             detail = f"{name}, {address}: {format_path(misfit.path)}: {misfit.detail}"
             diagnostics.append(build_error(misfit.id, detail))
     return diagnostics

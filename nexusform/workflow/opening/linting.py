@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from nexusform.advice.lint_input import LintInput, LintPool, LintSite, build_placement_simulator
 from nexusform.advice.registry import run_rules
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.placements.vm_demands import PoolDemand
+from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
+from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -26,9 +26,8 @@ _PoolKey: TypeAlias = tuple[str, str, str]
 
 def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
     """Lint a configuration without state, with rules about arguments only."""
-    if not result.objects or any(
-        d.id != "insufficient-capacity" for d in [d for d in result.plan.diagnostics if d.severity is Severity.ERROR]
-    ):
+    error_ids = {error.id for error in select_errors(result.plan.diagnostics)}
+    if not result.objects or error_ids - {"insufficient-capacity"}:
         return []
     return lint_plan(result, configuration, literal_only=True)
 
@@ -47,7 +46,7 @@ def lint_plan(
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
     if literal_only:
-        sites = {i: LintSite(site.id, site.machines) for i, site in sites.items()}
+        sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
     facts = LintInput(pools, sites, skus, includes_costless=everything)
     ignored_rules = {
         str(address): vms.instance.block.ignored_rules
@@ -98,12 +97,13 @@ def _build_lint_pools(
     """Yield the pools with VMs, by age of their objects if all are evaluated."""
     ordered = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in ordered:
-        if vms.request.demand is None or vms.is_removed:
+        demand = vms.request.demand
+        if demand is None or vms.is_removed:
             continue
-        for pool in vms.request.demand.pools:
+        for pool in demand.pools:
             if pool.count_path:
-                key = vms.request.demand.site_id, vms.request.demand.owner, pool.rule_pool or pool.pool
-                facts = _build_lint_pool(address, vms, pool, everything=everything)
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
+                facts = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(facts, removals=removed_vms.get(key, {}))
 
 
@@ -115,18 +115,19 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
     return False, prior.creation
 
 
-def _build_lint_pool(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> LintPool:
-    assert vms.request.demand is not None
+def _build_lint_pool(
+    address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
+) -> LintPool:
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
     instance = vms.instance
     has_source = instance.prepared is not None
     return LintPool(
         address=str(address),
-        owner=vms.request.demand.owner,
-        cluster=vms.request.demand.cluster,
+        owner=demand.owner,
+        cluster=demand.cluster,
         pool=pool.pool,
-        site_id=vms.request.demand.site_id,
+        site_id=demand.site_id,
         sku=pool.sku,
         numbers=pool.numbers,
         new_numbers=new_numbers,

@@ -89,7 +89,9 @@ def check_provider_addresses(
     """Return errors for addresses that a sandboxed run must not use. Raises ProviderProblem."""
     kind = PROVIDERS[block.name]
     rejected_addresses = [address for address in kind.list_server_urls(settings) if not context.is_allowed(address)]
-    names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
+    names = [f'The address "{address}"' for address in rejected_addresses]
+    if is_sensitive:
+        names = ["An address"] * len(rejected_addresses)
     return [
         build_error(
             "remote-address-not-allowed",
@@ -166,31 +168,25 @@ def _format_block_header(block: ProviderBlock) -> str:
 
 def list_objects(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
     """List the objects of a state created by a provider, sorted by address."""
-    objects = [
-        (address, instance.current)
-        for address, instance in state.instances.items()
-        if instance.current is not None and instance.current.provider == provider
-    ]
-    return sorted(objects, key=lambda pair: compute_address_order(pair[0]))
+    objects = [entry for entry in state.list_current_objects() if entry[1].provider == provider]
+    return sorted(objects, key=lambda entry: compute_address_order(entry[0]))
 
 
 def list_managed_objects(state: State) -> Iterator[tuple[str, str]]:
     """Yield type and id of every object of a state."""
-    for address, instance in state.instances.items():
-        if instance.current is not None:
-            yield address.type, str(instance.current.attributes.get("id"))
+    for address, current in state.list_current_objects():
+        yield address.type, str(current.attributes.get("id"))
 
 
 def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
     """Return the diagnostics of providers not already in the plan and not about deleted objects."""
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
-    return [
-        convert_problem(problem)
-        for provider in providers.values()
-        for problem in provider.list_warnings()
-        if (problem.id, problem.brief) not in known_findings and problem.address not in deleted
-    ]
+    diagnostics: list[Diagnostic] = []
+    for provider in providers.values():
+        problems = [problem for problem in provider.list_warnings() if problem.address not in deleted]
+        diagnostics += [convert_problem(p) for p in problems if (p.id, p.brief) not in known_findings]
+    return diagnostics
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:

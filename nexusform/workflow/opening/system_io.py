@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,13 +108,7 @@ class ConfinedFileAccess:
 
     def is_start_directory(self, path: Path) -> bool:
         """Return whether a directory exists. Raises FileProblem outside of the confinement."""
-        try:
-            return Path(self._confinement.resolve(path)).is_dir()
-        except OutsideConfinement as problem:
-            raise _create_outside_error(str(path), problem) from None
-        except (OSError, ValueError):
-            # For example a name longer than any file system allows.
-            return False
+        return self._check_path(path, Path.is_dir)
 
     def resolve_path(self, path: str) -> str:
         """Return the absolute path without `.` and `..`."""
@@ -122,10 +116,12 @@ class ConfinedFileAccess:
 
     def expand_home(self, path: str) -> str:
         """Replace a leading `~` with the home directory."""
-        if path.startswith("~") and self._confinement.root:
+        if not path.startswith("~"):
+            return path
+        if self._confinement.root:
             raise _create_outside_error(path, OutsideConfinement(self._confinement.root, self._confinement.reason))
         try:
-            return str(Path(path).expanduser()) if path.startswith("~") else path
+            return str(Path(path).expanduser())
         except RuntimeError:
             raise FileProblem(f'"{path}" is the home directory of an unknown user.') from None
 
@@ -137,12 +133,17 @@ class ConfinedFileAccess:
             return False
 
     def is_readable_file(self, path: Path) -> bool:
-        """Return whether a readable regular file exists."""
+        """Return whether a readable regular file exists. Raises FileProblem outside of the confinement."""
+        return self._check_path(path, Path.is_file)
+
+    def _check_path(self, path: Path, check: Callable[[Path], bool]) -> bool:
+        """Return the result of a check of a path; False if it fails. Raises FileProblem outside of the confinement."""
         try:
-            return Path(self._confinement.resolve(path)).is_file()
+            return check(Path(self._confinement.resolve(path)))
         except OutsideConfinement as problem:
             raise _create_outside_error(str(path), problem) from None
         except (OSError, ValueError):
+            # For example a name longer than any file system allows.
             return False
 
 
@@ -172,8 +173,10 @@ def find_commit(directory: str, environment: Mapping[str, str], confinement: Con
     not run, because its configuration in a work tree may start programs. A confined run does not read .git.
     """
     commit = next((environment[name] for name in _COMMIT_VARIABLES if environment.get(name)), "")
-    if _COMMIT_PATTERN.fullmatch(commit) or confinement.root:
-        return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
+    if _COMMIT_PATTERN.fullmatch(commit):
+        return commit
+    if confinement.root:
+        return ""
     return _find_checked_out_commit(Path(directory).absolute())
 
 
@@ -187,12 +190,9 @@ def _find_checked_out_commit(directory: Path) -> str:
         if git.is_file():  # a further work tree, or a submodule
             git = top / _read_line(git).removeprefix("gitdir: ")
         common = git / _read_line(git / "commondir") if (git / "commondir").exists() else git
-        head = _read_line(git / "HEAD")
-        name = head.removeprefix("ref: ")
-        if name == head:
-            return head if _COMMIT_PATTERN.fullmatch(head) else ""
-        loose_reference = next((base / name for base in (git, common) if (base / name).is_file()), None)
-        commit = _read_line(loose_reference) if loose_reference is not None else _find_packed_commit(common, name)
+        commit = _read_line(git / "HEAD")
+        if commit.startswith("ref: "):
+            commit = _find_branch_commit(git, common, commit.removeprefix("ref: "))
     except (OSError, UnicodeDecodeError):
         return ""
     return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
@@ -202,8 +202,16 @@ def _read_line(path: Path) -> str:
     return read_regular(path, _MAX_REFERENCE_BYTES).decode().partition("\n")[0].strip()
 
 
+def _find_branch_commit(git: Path, common: Path, name: str) -> str:
+    """Return the commit of a branch from the directory of the work tree, else from the common one of all work trees."""
+    for directory in (git, common):
+        if (directory / name).is_file():
+            return _read_line(directory / name)
+    return _find_packed_commit(common, name)
+
+
 def _find_packed_commit(git: Path, name: str) -> str:
-    """Return the commit of a branch in the packed references."""
+    """Return the commit of a branch in the packed references; "" if it is not among them."""
     for line in read_regular(git / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines():
         commit, _, reference = line.partition(" ")
         if reference == name:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, select_errors
 from nexusform.diagnostics.phrases import format_count
 from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose
 from nexusform.files.regular_files import read_regular
@@ -106,7 +106,7 @@ def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
     """Return an error for the saved plan of a failed run."""
     if not saved.plan.errored:
         return []
-    errors = [problem for problem in saved.plan.diagnostics if problem.severity is Severity.ERROR]
+    errors = select_errors(saved.plan.diagnostics)
     reason = f": {errors[0].summary.removesuffix('.')}" if errors else ""
     return [
         build_error(

@@ -41,7 +41,7 @@ from nexusform.planning.replanning.known_after_apply import (
 from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
 from nexusform.plans.saved import plan_file
 from nexusform.state import journal, state_codec
-from nexusform.state.journal import ApplyEnd, ApplyStart
+from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart
 from nexusform.state.objects import State
 from nexusform.state.state_draft import UnfinishedApply, build_plan_parts
 from nexusform.workflow.opening.stored_state import StoredState
@@ -108,9 +108,8 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_rewrite_with_current_encryption(run)))
     # Build the journal records of the plan during its execution.
-    if not plan.steps:
-        plan_records = []
-    else:
+    plan_records: list[PlanPart] = []
+    if plan.steps:
         snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
         document = plan_file.write_plan_file(record_evaluation(plan, run.project), snapshot)
         steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
@@ -138,11 +137,9 @@ def apply_remaining_steps(
         )
     # An interrupted run verified none of its predictions.
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
-    unverified = (
-        [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
-        if remaining_steps.was_interrupted
-        else []
-    )
+    unverified: list[Step] = []
+    if remaining_steps.was_interrupted:
+        unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
 
 
@@ -257,26 +254,25 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     if applied.problem or not (failed or skipped):
         return []  # a journal error has its own diagnostic
     cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
-    skipped_text = (
-        f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun" if skipped else ""
-    )
     return [
         build_error(
             "unfinished-apply",
-            f"{cause}{skipped_text}. Completed steps are saved. To continue as planned, run `nexusform "
-            "apply -resume`; a new plan starts from the current state.",
+            f"{cause}{_format_skipped_steps(skipped)}. Completed steps are saved. To continue as planned, run "
+            "`nexusform apply -resume`; a new plan starts from the current state.",
         )
     ]
+
+
+def _format_skipped_steps(count: int) -> str:
+    """Format `, 2 steps were not begun`; "" for none."""
+    return f", {format_count(count, 'step')} {select_word_form(count, 'was', 'were')} not begun" if count else ""
 
 
 def _build_waiting_steps_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic:
     """Build the error for an apply with waiting steps. The waiting steps themselves have no errors."""
     waiting, failed = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED]
-    skipped = counts[StepOutcome.SKIPPED]
     other_text = f", {format_count(failed, 'step')} failed" if failed else ""
-    other_text += (
-        f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun" if skipped else ""
-    )
+    other_text += _format_skipped_steps(counts[StepOutcome.SKIPPED])
     return build_error(
         "apply-waiting",
         f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}{other_text}; the reasons "

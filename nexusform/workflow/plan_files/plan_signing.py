@@ -83,11 +83,14 @@ def sign_plan(
     except FileProblem as problem:
         return None, [build_error("unreadable-plan", str(problem))]
     data, problems = decrypt_document(content, path, context)
-    saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
-    if saved is not None:
-        new_problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
-    members = plan_file.unpack_archive(data) if saved is not None else None
-    if saved is None or members is None or has_errors(new_problems):
+    if has_errors(problems):
+        return None, problems
+    saved, new_problems = plan_file.read_plan_file(data, path)
+    if saved is None:
+        return None, [*problems, *new_problems]
+    new_problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
+    members = plan_file.unpack_archive(data)
+    if members is None or has_errors(new_problems):
         return None, [*problems, *new_problems]
     document = plan_file.pack_archive(plan_file.sign_members(members, signer.sign_digest))
     if is_encrypted(content):

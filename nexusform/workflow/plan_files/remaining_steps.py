@@ -93,11 +93,9 @@ def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
     pronoun = select_word_form(remaining_steps.step_count, "it", "them")
-    effect = (
-        f"does {pronoun} as planned; `nexusform apply -discard` drops {pronoun}"
-        if remaining_steps.step_count
-        else "records it"
-    )
+    effect = "records it"
+    if remaining_steps.step_count:
+        effect = f"does {pronoun} as planned; `nexusform apply -discard` drops {pronoun}"
     return build_warning(
         "apply-interrupted",
         f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts from the current state.",

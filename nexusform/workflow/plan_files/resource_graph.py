@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.planning.preparation.planning_order import compute_planning_order
+from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
-from nexusform.workflow.plan_files.saved_plans import read_plan
+from nexusform.workflow.plan_files.saved_plans import read_complete_plan
 
 Edge = tuple[str, str]
 
@@ -35,32 +36,27 @@ class Graph(Struct, frozen=True):
 def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool = False) -> Graph:
     """Build the graph of the blocks, or of a saved plan's instances. `destroy` reverses the edges."""
     if plan_path:
-        saved, problems = read_plan(plan_path, context)
-        problems += check_failed_plan(saved, plan_path) if saved else []
-        if saved is None or has_errors(problems):
+        saved, problems = read_complete_plan(plan_path, context)
+        if saved is None:
             return Graph(diagnostics=tuple(problems), is_drawable=False)
-        # Build the graph of changes and their dependencies.
-        nodes = tuple(str(change.address) for change in saved.plan.changes)
-        by_resource: dict[str, list[str]] = {}
-        for change in saved.plan.changes:
-            by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
-        edges: list[tuple[str, str]] = []
-        for change in saved.plan.changes:
-            for resource in change.dependencies:
-                edges += [(str(change.address), dependency) for dependency in by_resource.get(resource, ())]
-        graph = Graph(nodes, tuple(edges))
+        graph = _build_plan_graph(saved.plan)
     else:
         graph = _build_configuration_graph(context)
     if not destroy:
         return graph
-    reversed_edges = tuple((b, a) for a, b in graph.edges)
-    return Graph(
-        nodes=graph.nodes,
-        edges=reversed_edges,
-        diagnostics=graph.diagnostics,
-        sources=graph.sources,
-        is_drawable=graph.is_drawable,
-    )
+    return replace(graph, edges=tuple((dependency, dependent) for dependent, dependency in graph.edges))
+
+
+def _build_plan_graph(plan: Plan) -> Graph:
+    """Build the graph of changes and their dependencies."""
+    addresses_by_resource: dict[str, list[str]] = {}
+    for change in plan.changes:
+        addresses_by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
+    edges: list[Edge] = []
+    for change in plan.changes:
+        for resource in change.dependencies:
+            edges += [(str(change.address), dependency) for dependency in addresses_by_resource.get(resource, ())]
+    return Graph(tuple(str(change.address) for change in plan.changes), tuple(edges))
 
 
 def _build_configuration_graph(context: CommandContext) -> Graph:
@@ -72,7 +68,7 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
     problems += new_problems
     nodes = tuple(str(block.address) for block in order.blocks)
     addresses = {block.address for block in order.blocks}
-    edges: list[tuple[str, str]] = []
+    edges: list[Edge] = []
     for block in order.blocks:
         dependencies = [dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses]
         edges += [(str(block.address), str(dependency)) for dependency in dependencies]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, select_errors
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
@@ -96,6 +96,14 @@ def read_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, lis
         return None, problems
     saved, plan_problems = plan_file.read_plan_file(data, path)
     return saved, [*problems, *plan_problems]
+
+
+def read_complete_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, list[Diagnostic]]:
+    """Read a plan file; None with errors if it is unreadable or the plan of a failed run."""
+    saved, problems = read_plan(path, context)
+    if saved is not None:
+        problems += check_failed_plan(saved, path)
+    return (None if has_errors(problems) else saved), problems
 
 
 def read_prior_state(saved: SavedPlan, path: str) -> tuple[State | None, list[Diagnostic]]:
@@ -230,7 +238,7 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
         if configuration is not None:
             root_module = _move_module(configuration.root, str(root), context.directory)
             configuration = replace(configuration, root=root_module)
-    return configuration, [p for p in problems if p.severity is Severity.ERROR]
+    return configuration, select_errors(problems)
 
 
 def _move_module(module: Module, root: str, directory: str) -> Module:
@@ -245,7 +253,7 @@ def _move_module(module: Module, root: str, directory: str) -> Module:
 def check_variables_unchanged(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
     """Return errors for variables set to another value than in the plan."""
     variables, problems = read_project_variables(context, configuration)
-    errors = [p for p in problems if p.severity is Severity.ERROR and p.id != _UNSET_VARIABLE]
+    errors = [error for error in select_errors(problems) if error.id != _UNSET_VARIABLE]
     for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)
         if origin.is_default or planned is None:
@@ -303,9 +311,8 @@ class ExportResult(Struct, frozen=True):
 
 def export_plan(context: CommandContext, path: str, format_name: str) -> ExportResult:
     """Write a saved plan in another tool's format."""
-    saved, problems = read_plan(path, context)
-    problems += check_failed_plan(saved, path) if saved is not None else []
-    if saved is None or has_errors(problems):
+    saved, problems = read_complete_plan(path, context)
+    if saved is None:
         return ExportResult(diagnostics=tuple(problems))
     text, export_diagnostics = _WRITERS[format_name](saved.plan)
     return ExportResult(text, (*problems, *export_diagnostics))

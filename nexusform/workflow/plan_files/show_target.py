@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
@@ -33,7 +33,7 @@ class ShownContent(Struct, frozen=True):
     """Contents to show: a saved plan with configuration and prior state, or a state with `instances` (None: all)."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
-    sources: Mapping[str, SourceFile] | None = None
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
     saved: SavedPlan | None = None
     configuration: Configuration | None = None
     state: State = EMPTY

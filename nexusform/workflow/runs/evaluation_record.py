@@ -23,10 +23,10 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     # List the files of the configuration, variables and settings, and those read by functions and data sources.
     texts = {name: source.text for name, source in project.configuration.files.items()}
     configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    tree, directory = Confinement(root), os.path.abspath(project.context.directory)  # noqa: PTH100
+    tree, directory = Confinement(root), os.path.abspath(context.directory)  # noqa: PTH100
     settings = {
         _format_relative(path, directory) if tree.is_inside(path) else path: digest
-        for path, digest in get_recorded_accesses().files.items()
+        for path, digest in accesses.files.items()
     }
     digests: Mapping[str, str] = {**settings, **configuration, **plan.basis.files, **plan.basis.data_files}
     files = (
@@ -34,7 +34,6 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         for path, digest in digests.items()
     )
     # List the variables of the environment with values of input variables, and the workspace.
-    project_context = project.context
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
     names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
     evaluation = EvaluationEnvironment(
@@ -43,9 +42,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         files=tuple(sorted(files, key=lambda file: file.path)),
         origins=tuple(sorted(accesses.origins)),
         programs=tuple(sorted(accesses.programs)),
-        environment_read=tuple(
-            sorted({*accesses.variables, *[name for name in names if name in project_context.environment]})
-        ),
+        environment_read=tuple(sorted({*accesses.variables, *[name for name in names if name in context.environment]})),
     )
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))

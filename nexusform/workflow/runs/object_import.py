@@ -150,7 +150,9 @@ def add_computed_attributes(
         arguments = {n: v for n, v in values.items() if n not in schema or schema[n].is_configurable}
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, context.context, placed, unplaced)
-        values.update({name: value for name, value in computed.items() if values.get(name) is None})
+        for name, value in computed.items():
+            if values.get(name) is None:
+                values[name] = value
     return complete
 
 

@@ -20,10 +20,7 @@ _MAX_WAITS: Final = 8  # number of waits for code of nexusform, because exceptio
 
 @contextmanager
 def limit_time(seconds: int) -> Iterator[None]:
-    """Raise DiagnosticsError inside the block after the seconds (0: never), by a signal or a watching thread."""
-    if not seconds:
-        yield
-        return
+    """Raise DiagnosticsError inside the block after the seconds, by a signal or a watching thread."""
     failure = DiagnosticsError(
         build_error(
             "time-budget",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, Span, build_diagnostic, build_error
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, build_error, select_errors
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
     ChangeRequest,
@@ -95,18 +95,18 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
     """Build the request of a change for its provider, in one step."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
-    progress_note = (change.private or {}).get(UNFINISHED_KEY)
-    unfinished = progress_note if prior else None
+    private_note = change.private or {}
+    write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(
         key,
         str(change.address),
         prior,
         change.after,
         final_attributes=change.after,
-        is_sensitive=bool(change.sensitive_after or write_only.get(str(change.address))),
-        write_only=write_only.get(str(change.address), {}),
-        unfinished_change=unfinished,
-        private_note=change.private or {},
+        is_sensitive=bool(change.sensitive_after or write_only_values),
+        write_only=write_only_values,
+        unfinished_change=private_note.get(UNFINISHED_KEY) if prior else None,
+        private_note=private_note,
         ignored_paths=change.ignored_paths,
         replaced_attributes=change.before if change.action is Action.REPLACE else None,
         skip_reason=flaw,
@@ -119,9 +119,9 @@ def create_validation_check(
     """Create a function that returns why a change cannot be validated, or "": it has an error, depends on a
     block with an error, or some error has unknown consequences.
     """
-    errors = [item for item in (*result.plan.diagnostics, *other_errors) if item.severity is Severity.ERROR]
+    errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
-        return _return_no_error_reason
+        return lambda _change: ""
     blocks = list(iterate_resource_blocks(configuration))
     known_addresses = {str(item.address) for item in blocks} | {
         str(item.address.config_address) for item in result.plan.changes
@@ -137,20 +137,13 @@ def create_validation_check(
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
         if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
-            return partial(_return_fixed_error_reason, f"the plan has an error ({item.summary})")
+            reason = f"the plan has an error ({item.summary})"
+            return lambda _change: reason
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = {}
     for block, dependency in result.edges:
         dependencies.setdefault(block, []).append(dependency)
     return partial(_explain_error, blocks_with_errors, dependencies)
-
-
-def _return_no_error_reason(_change: Change) -> str:
-    return ""
-
-
-def _return_fixed_error_reason(flaw: str, _change: Change) -> str:
-    return flaw
 
 
 def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:

@@ -80,10 +80,13 @@ def _check_and_record_provider_identity(
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the observed identity with the recorded parts not read now."""
-    return {
-        name: {**recorded.get(name, {}), **value} if isinstance(value, Mapping) else value or recorded.get(name, value)
-        for name, value in observed.items()
-    }
+    parts: dict[str, Any] = {}
+    for name, value in observed.items():
+        if isinstance(value, Mapping):
+            parts[name] = {**recorded.get(name, {}), **value}
+        else:
+            parts[name] = value or recorded.get(name, value)
+    return parts
 
 
 def _build_different_system_error(name: str, difference: str, accepted_by: tuple[str, ...]) -> Diagnostic:

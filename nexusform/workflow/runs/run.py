@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
+    select_errors,
 )
 from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
@@ -44,7 +45,7 @@ from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
-from nexusform.state.objects import EMPTY, InstanceState, ObjectState
+from nexusform.state.objects import EMPTY, InstanceState, ObjectState, get_current_object
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.provider_setup import (
     PROVIDER_PREFIX,
@@ -69,6 +70,11 @@ class RunCallbacks(Struct, frozen=True):
     on_read: Callable[[str, str], None] = lambda _address, _id: None
     on_lock: Callable[[str], None] = lambda _: None
     on_progress: Progress = lambda _stage, _done, _of: None
+
+
+_NO_CALLBACKS: Final = RunCallbacks()
+_SYSTEM_CLOCK: Final = SystemClock()
+_NO_IDENTITIES: Final[Records] = {}
 
 
 class PlanOptions(Struct, frozen=True):
@@ -111,7 +117,7 @@ class Run(Struct):
     providers: Mapping[str, Provider] = field(default_factory=dict)
     lock: StateLock | None = None
     has_unfinished_apply: bool = False
-    notices: RunCallbacks = field(default_factory=RunCallbacks)
+    notices: RunCallbacks = _NO_CALLBACKS
     identities: IdentityCheck | None = None
     unreachable: str = ""
 
@@ -120,7 +126,7 @@ class Run(Struct):
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
 
-    def check_identities(self, recorded: Records | None = None, *, connects: bool = True) -> list[Diagnostic]:
+    def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
         """Compare the systems behind the providers with the recorded ones, once; return errors and warnings.
         `recorded` are those of a saved plan. Without `connects` only settings are compared.
         """
@@ -128,7 +134,7 @@ class Run(Struct):
             return []
         from nexusform.workflow.runs.provider_identity import check_identities
 
-        records, state = {**self.stored.state.providers, **(recorded or {})}, self.stored.state
+        records, state = {**self.stored.state.providers, **recorded}, self.stored.state
         accepted = self.project.context.allow_other_hub
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
@@ -281,7 +287,7 @@ class Run(Struct):
             errored = result.plan.errored or has_errors(further_diagnostics)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             if not result.plan.errored:
-                errors = [item for item in further_diagnostics if item.severity is Severity.ERROR]
+                errors = select_errors(further_diagnostics)
                 is_complete = all(item.id == "field-conflict" and item.address for item in errors)
                 plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if is_complete else ())
             result = replace(result, plan=plan)
@@ -410,9 +416,10 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     """
     attributes, number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
-    if recorded is not None and recorded.current is not None:
-        private = {**(recorded.current.private or {}), **(change.private or {})} or None
-        imported_object = replace(recorded.current, attributes=attributes, provider=change.provider, private=private)
+    current = get_current_object(recorded)
+    if current is not None:
+        private = {**current.note, **(change.private or {})} or None
+        imported_object = replace(current, attributes=attributes, provider=change.provider, private=private)
     start = Position(1, 1, 0)
     return ImportedObject(change.importing, imported_object, change.source or Span("", start, start))
 
@@ -468,13 +475,12 @@ def begin_run(
     operation: str,
     locking: LockOptions,
     *,
-    notices: RunCallbacks | None = None,
-    clock: Clock | None = None,
+    notices: RunCallbacks = _NO_CALLBACKS,
+    clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
     """Lock and read the state, recover from an interrupted run (`records_recovery`), and create the providers."""
-    notices = notices or RunCallbacks()
-    run = Run(project, clock or SystemClock(), notices=notices)
+    run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
         if run.is_ready:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, select_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.files.regular_files import Confinement, OutsideConfinement
 from nexusform.interfaces.plugins import FileProblem, Files
@@ -91,25 +91,21 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
-            compared_plans = (
-                (plan, new_plan)
-                if has_sampled_verdicts(plan)
-                else (remove_confidence(plan), remove_confidence(new_plan))
-            )
+            compared_plans = [plan, new_plan]
+            if not has_sampled_verdicts(plan):
+                compared_plans = [remove_confidence(plan), remove_confidence(new_plan)]
             differing_parts = list_different_parts(*compared_plans)
             if differing_parts:
                 return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
             return CheckedPlan(plan)
-        first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
+        first_error = select_errors(new_plan.diagnostics)[0]
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
             # The original planning with the same inputs succeeded.
             return _reject_plan(reason)
-    return (
-        CheckedPlan(plan, (_build_unverified_warning(reason),))
-        if is_verified
-        else CheckedPlan(None, (_build_unreproducible_error(reason),))
-    )
+    if is_verified:
+        return CheckedPlan(plan, (_build_unverified_warning(reason),))
+    return CheckedPlan(None, (_build_unreproducible_error(reason),))
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
@@ -200,7 +196,7 @@ def _format_lineage(lineage: str) -> str:
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     """Return the differences that a reviewer would see in a new plan, or ""."""
     if new_plan.errored:
-        first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
+        first_error = select_errors(new_plan.diagnostics)[0]
         address = _INSTANCE_KEY.sub("[...]", first_error.address)
         return f"it fails ({first_error.summary}{', ' if address else ''}{address})."
     names = list_visible_differences(plan, new_plan)
@@ -289,15 +285,11 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     if not names:
         return []
     context = run.project.context
-    commit, current_commit = (
-        saved.plan.basis.commit,
-        find_commit(context.directory, context.environment, context.directory_confinement),
-    )
-    commits = (
-        f" The plan is for commit {commit[:12]}, and the current commit is {current_commit[:12]}."
-        if commit and current_commit
-        else ""
-    )
+    commit = saved.plan.basis.commit
+    current_commit = find_commit(context.directory, context.environment, context.directory_confinement)
+    commits = ""
+    if commit and current_commit:
+        commits = f" The plan is for commit {commit[:12]}, and the current commit is {current_commit[:12]}."
     return [
         build_warning(
             "configuration-changed-since-plan",

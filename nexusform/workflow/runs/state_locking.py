@@ -26,7 +26,6 @@ _NOT_LOCKED: Final = (
 _FIRST_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 16.0
 _LINK_VARIABLES: Final = (
-    "GITHUB_RUN_ID",
     "CI_JOB_URL",
     "BUILD_URL",
     "CIRCLE_BUILD_URL",
@@ -164,8 +163,9 @@ def describe_lock_holder(holder: LockInfo) -> str:
 
 
 def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> Diagnostic:
-    holder_text = f"\n\nLock Info:\n{describe_lock_holder(holder)}" if holder else ""
+    holder_text = ""
     if holder:
+        holder_text = f"\n\nLock Info:\n{describe_lock_holder(holder)}"
         remedy = remedy.replace(" ID`", f" {shlex.quote(holder.id)}`")
     wait_text = f" after waiting {timeout:g} s" if timeout else ""
     return build_error(
@@ -184,11 +184,8 @@ def _get_user_name() -> str:
 
 def _find_job_link(environment: Mapping[str, str]) -> str:
     """Return the link to the CI job from the environment, or ""."""
-    for name in _LINK_VARIABLES:
-        value = environment.get(name, "")
-        if value and name == "GITHUB_RUN_ID":
-            server = environment.get("GITHUB_SERVER_URL", "https://github.com")
-            return f"{server}/{environment.get('GITHUB_REPOSITORY', '')}/actions/runs/{value}"
-        if value:
-            return value
-    return ""
+    run_id = environment.get("GITHUB_RUN_ID")
+    if run_id:
+        server = environment.get("GITHUB_SERVER_URL", "https://github.com")
+        return f"{server}/{environment.get('GITHUB_REPOSITORY', '')}/actions/runs/{run_id}"
+    return next((environment[name] for name in _LINK_VARIABLES if environment.get(name)), "")

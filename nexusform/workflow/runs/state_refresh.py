@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -68,9 +68,9 @@ def _read_objects(
         object_id = str(recorded.attributes.get("id", ""))
         on_read(str(address), object_id)
         key = ObjectKey(address.type, object_id, recorded.creation)
-        unfinished, private_note = get_failed_change(recorded), recorded.private or {}
+        unfinished = get_failed_change(recorded)
         request = ReadRequest(
-            key, recorded.attributes, str(address), unfinished_change=unfinished, private_note=private_note
+            key, recorded.attributes, str(address), unfinished_change=unfinished, private_note=recorded.note
         )
         requests.append(request)
     changed_objects: Refreshed = {}
@@ -86,7 +86,10 @@ def _read_objects(
                 f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
-        private = _merge_private_notes(recorded.private, answer.note)
+        private = recorded.private
+        if answer.note:
+            merged_note = {**recorded.note, **answer.note}
+            private = {name: value for name, value in merged_note.items() if value is not None} or None
         if answer.attributes == recorded.attributes and private == recorded.private:
             continue
         attributes = locations.update_locations(answer.attributes)
@@ -95,13 +98,6 @@ def _read_objects(
         if attributes != recorded.attributes or private != recorded.private:
             changed_objects[address] = replace(recorded, attributes=attributes, private=private)
     return changed_objects
-
-
-def _merge_private_notes(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if not note:
-        return private
-    merged = {name: value for name, value in {**(private or {}), **note}.items() if value is not None}
-    return merged or None
 
 
 PROVIDER_CHANGED: Final = "provider-of-objects-changed"
@@ -133,7 +129,7 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
             if answer.attributes is None:
                 changes.missing[address] = None
                 continue
-            private = {**(recorded.private or {}), **answer.note} or None
+            private = {**recorded.note, **answer.note} or None
             imported = replace(recorded, attributes=answer.attributes, provider=name, private=private)
             changes.imports[address] = ImportedObject(str(recorded.attributes.get("id")), imported, block.span)
     changes.diagnostics += _build_warning(changes)
@@ -148,11 +144,10 @@ def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Add
         for block in module.resources.values()
         if block.mode == "managed" and block.provider == name
     }
-    for address, instance in request.state.instances.items():
-        current = instance.current
+    for address, current in request.state.list_current_objects():
         path = tuple(step.name for step in address.module)
         block = blocks.get((path, address.type, address.name))
-        if block is not None and current is not None and current.provider == DEFAULT_PROVIDER != name:
+        if block is not None and current.provider == DEFAULT_PROVIDER != name:
             yield address, current, block
 
 

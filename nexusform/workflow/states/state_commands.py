@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.conclusion.changes import collect_drifted_objects
@@ -45,7 +46,7 @@ from nexusform.workflow.runs.run import build_base_request
 from nexusform.workflow.runs.state_locking import LockOptions, StateLock, acquire_lock
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
-_MAX_NAMES = 20
+MAX_LISTED_OBJECTS: Final = 20
 
 
 class StateCommandContext(Struct, frozen=True):
@@ -61,6 +62,9 @@ class StateCommandContext(Struct, frozen=True):
         return acquire_lock(
             backend, operation, locking, clock=self.clock, environment=context.environment, on_wait=self.on_wait
         )
+
+
+DEFAULT_SESSION: Final = StateCommandContext()
 
 
 class StateReadResult(Struct, frozen=True):
@@ -122,14 +126,13 @@ def change_state(
     locking: LockOptions,
     change: StateChange,
     *,
-    session: StateCommandContext | None = None,
+    session: StateCommandContext = DEFAULT_SESSION,
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
     """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply is
     rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could not save.
     """
-    session = session or StateCommandContext()
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
         return StateChangeResult(None, None, tuple(diagnostics), sources)
@@ -292,19 +295,27 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
             continue
         count = len(kind.vms.list_existing_vms(current.attributes))
         if count:
-            rows.append(f"  {address}: {count:,} VM{'s' if count > 1 else ''}")
+            rows.append(f"{address}: {format_count(count, 'VM')}")
             total += count
     if not rows:
         return []
-    listed_rows = "\n".join(rows[:20] + ([f"  and {len(rows) - 20} more"] if len(rows) > 20 else []))
+    listed_rows = format_first_lines(rows, MAX_LISTED_OBJECTS, "  ")
     return [
         build_warning(
             "forgotten-vms-keep-running",
-            f"{total:,} VM{select_word_form(total, '', 's')} of these objects are forgotten, not removed. They "
+            f"{format_count(total, 'VM')} of these objects are forgotten, not removed. They "
             "keep running, and plans keep their capacity reserved. A provider or an inventory can release "
             f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
     ]
+
+
+def format_first_lines(lines: Sequence[str], maximum: int, bullet: str) -> str:
+    """Format the first lines, each after the bullet, and the number of further ones."""
+    rows = [f"{bullet}{line}" for line in lines[:maximum]]
+    if len(lines) > maximum:
+        rows.append(f"{bullet}and {len(lines) - maximum} more")
+    return "\n".join(rows)
 
 
 def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
@@ -411,10 +422,7 @@ def _check_state_drift(
 
 
 def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
-    lines = [f" - {_format_drift(object_drift)}" for object_drift in drift[:_MAX_NAMES]]
-    if len(drift) > _MAX_NAMES:
-        lines.append(f" - and {len(drift) - _MAX_NAMES} more")
-    line_text = "\n".join(lines)
+    line_text = format_first_lines([_format_drift(object_drift) for object_drift in drift], MAX_LISTED_OBJECTS, " - ")
     return build_warning(
         "provider-drift",
         f"The site differs from the state:\n{line_text}\n`nexusform plan` shows the values; `nexusform "

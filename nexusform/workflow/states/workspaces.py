@@ -25,7 +25,12 @@ from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, Comman
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.runs.state_locking import LockOptions
-from nexusform.workflow.states.state_commands import StateCommandContext
+from nexusform.workflow.states.state_commands import (
+    DEFAULT_SESSION,
+    MAX_LISTED_OBJECTS,
+    StateCommandContext,
+    format_first_lines,
+)
 
 WORKSPACE_VARIABLE = "NF_WORKSPACE"
 
@@ -36,6 +41,10 @@ class Workspaces(Struct, frozen=True):
     names: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+    def reject(self, problem: Diagnostic) -> Workspaces:
+        """Return the result of a failed command: no names, and this error."""
+        return replace(self, names=(), diagnostics=(*self.diagnostics, problem))
 
 
 def list_workspaces(context: CommandContext) -> Workspaces:
@@ -60,11 +69,7 @@ def select_workspace(context: CommandContext, name: str, *, create: bool = False
     if name not in existing.names:
         if create:
             return create_workspace(context, name, LockOptions())
-        return replace(
-            existing,
-            names=(),
-            diagnostics=(*existing.diagnostics, _build_unknown_workspace_error(name, existing.names)),
-        )
+        return existing.reject(_build_unknown_workspace_error(name, existing.names))
     return _save_selected_workspace(context, name, existing)
 
 
@@ -74,7 +79,7 @@ def create_workspace(
     locking: LockOptions,
     *,
     state: State | None = None,
-    session: StateCommandContext | None = None,
+    session: StateCommandContext = DEFAULT_SESSION,
 ) -> Workspaces:
     """Create a workspace, with a given state if any, and select it."""
     if context.environment.get(WORKSPACE_VARIABLE):
@@ -84,10 +89,9 @@ def create_workspace(
         return existing
     if name in existing.names:
         problem = build_error("workspace-exists", f'The workspace "{name}" already exists. Select it instead.')
-        return replace(existing, names=(), diagnostics=(*existing.diagnostics, problem))
+        return existing.reject(problem)
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    session = session or StateCommandContext()
     try:
         target = backend.select_workspace(name)
         lock, problems = session.acquire_lock(context, target, "workspace new", locking)
@@ -110,7 +114,7 @@ def delete_workspace(
     locking: LockOptions,
     *,
     force: bool = False,
-    session: StateCommandContext | None = None,
+    session: StateCommandContext = DEFAULT_SESSION,
 ) -> Workspaces:
     """Delete an empty workspace, or any with `force`."""
     existing = list_workspaces(context)
@@ -118,10 +122,9 @@ def delete_workspace(
         return existing
     rejection = _check_deletable(context, name, existing.names)
     if rejection is not None:
-        return replace(existing, names=(), diagnostics=(*existing.diagnostics, rejection))
+        return existing.reject(rejection)
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    session = session or StateCommandContext()
     target = backend.select_workspace(name)
     lock, problems = session.acquire_lock(context, target, "workspace delete", locking)
     if not has_errors(problems):
@@ -133,12 +136,10 @@ def delete_workspace(
             backend.delete_workspace(name)
         except BackendProblem as problem:
             problems.append(_build_backend_error(problem))
-    remaining = (
-        ()
-        if has_errors(problems)
-        else tuple(existing_name for existing_name in existing.names if existing_name != name)
-    )
-    return Workspaces(remaining, (*existing.diagnostics, *problems), sources)
+    diagnostics = (*existing.diagnostics, *problems)
+    if has_errors(problems):
+        return Workspaces((), diagnostics, sources)
+    return Workspaces(tuple(other for other in existing.names if other != name), diagnostics, sources)
 
 
 def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -> Diagnostic | None:
@@ -161,9 +162,8 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
     addresses = [str(address) for address in sorted(stored.state.instances, key=compute_address_order)]
     if not addresses:
         return problems
-    listed_addresses = "\n".join(f"  {address}" for address in addresses[:20])
-    further_note = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
-    content_text = f'The workspace "{name}" has objects:\n{listed_addresses}{further_note}\n'
+    listed_addresses = format_first_lines(addresses, MAX_LISTED_OBJECTS, "  ")
+    content_text = f'The workspace "{name}" has objects:\n{listed_addresses}\n'
     if force:
         return [build_warning("objects-forgotten", f"{content_text}They still exist, but no state manages them now.")]
     return [
@@ -182,7 +182,7 @@ def _save_selected_workspace(context: CommandContext, name: str, workspaces: Wor
         write_file_atomically(file, name.encode(), 0o644)
     except OSError as problem:
         rejection = build_error("unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.')
-        return replace(workspaces, names=(), diagnostics=(*workspaces.diagnostics, rejection))
+        return workspaces.reject(rejection)
     return workspaces
 
 
