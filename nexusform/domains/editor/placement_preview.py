@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.editor.module_files import ModuleText
-from nexusform.language.syntax.syntax_nodes import Block, Body
+from nexusform.domains.editor.module_files import ModuleText, get_native_body
+from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
@@ -112,14 +112,12 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield the keys of a file's blocks in a preview, and the end of their headers."""
-    tree = module.trees.get(path)
-    for block in tree.blocks if tree is not None else ():
-        if block.type != "resource" or len(block.labels) < 2:
+    for block in module.list_blocks(path):
+        if block.type != "resource":
             continue
-        address = f"{block.labels[0].value}.{block.labels[1].value}"
+        address = ".".join(label.value for label in block.labels)
         yield (address, ""), block.header_span.end.byte
-        body = block.body
-        for inner_block in body.blocks if isinstance(body, Body) else ():
+        for inner_block in get_native_body(block).blocks:
             yield (address, get_pool_name(inner_block)), inner_block.header_span.end.byte
 
 

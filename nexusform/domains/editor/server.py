@@ -29,6 +29,7 @@ from nexusform.domains.editor.module_files import (
     Occurrence,
     RenameError,
     TextChange,
+    get_native_body,
     list_quick_fixes,
     read_module,
     rename_symbol,
@@ -354,7 +355,7 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
             name = " ".join([item.type, *labels])
             if kind in ("resource", "data") and len(labels) == 2:
                 name = f"{'data.' if kind == 'data' else ''}{labels[0]}.{labels[1]}"
-            children = _list_symbols(item.body, text) if isinstance(item.body, Body) else []
+            children = _list_symbols(get_native_body(item), text)
         symbols.append(
             lsp.DocumentSymbol(
                 name=name,

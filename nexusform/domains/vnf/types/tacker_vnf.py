@@ -15,6 +15,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_maximum_counts,
     compute_vdu_counts,
     find_unmet_rules,
+    has_errors,
     list_size_problems,
 )
 from nexusform.domains.vnf.types.vnf_documents import (
@@ -192,7 +193,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
         return problems
     reading = read_documents(attributes)
     problems += build_document_problems(reading.findings)
-    if not any(problem.severity == "error" for problem in reading.findings):
+    if not has_errors(reading.findings):
         problems += list_vdu_problems(reading.vnf, blocks)
         problems += _list_size_problems(reading.vnf, attributes)
     return problems
@@ -214,20 +215,21 @@ def _list_taint_problems(taints: Any) -> Iterator[Problem]:
 
 def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of the requested size, and of numbers limited by the VNFD."""
-    level, scale = attributes.get("instantiation_level"), attributes.get("scale_levels")
-    if level is UNKNOWN or scale is UNKNOWN:
+    level = attributes.get("instantiation_level")
+    if UNKNOWN in (level, attributes.get("scale_levels")):
         return
-    known_levels = {name: value for name, value in (scale or {}).items() if is_set_and_known(value)}
+    configured_levels = get_mapping(attributes, "scale_levels")
+    known_levels = {name: value for name, value in configured_levels.items() if is_set_and_known(value)}
     for name, value in known_levels.items():
         if not isinstance(value, int):
             detail = f'The level of "{name}" must be a whole number, not {value}.'
             yield Problem(("scale_levels", name), "invalid-number", detail)
     integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
-    problems = list_size_problems(vnf, level or "", integer_levels)
+    problems = list_size_problems(vnf, level, integer_levels)
     yield from problems
     if problems or len(integer_levels) < len(known_levels):
         return
-    for clamped in compute_vdu_counts(vnf, level or "", integer_levels).clamped_counts:
+    for clamped in compute_vdu_counts(vnf, level, integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
         bound = "least" if clamped.applied > clamped.requested else "most"
@@ -274,7 +276,7 @@ def compute_demand(
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
     scale_levels = {name: int(level) for name, level in get_mapping(attributes, "scale_levels").items() if level}
-    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), scale_levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
@@ -287,7 +289,8 @@ def compute_demand(
         numbers_range = range(numbers[vdu.name])
         sku = add_vfs_to_sku(sku, block)
         is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
-        problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name)) if is_plane else ()
+        if is_plane:
+            problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name))
         size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(
@@ -304,7 +307,7 @@ def compute_demand(
                 removes_newest=not has_standard_user_data(attributes),
             )
         )
-    if any(problem.severity is Severity.ERROR for problem in problems):
+    if has_errors(problems):
         return None, problems
     site_id = str(attributes["site_id"])
     return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
@@ -333,7 +336,7 @@ def _list_unmet_problems(
     for unmet_rule in current_rules:
         yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
     known_rules = {unmet_rule.rule for unmet_rule in current_rules}
-    maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level") or "").numbers
+    maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
             yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
