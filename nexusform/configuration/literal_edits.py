@@ -66,14 +66,13 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
     module = root
     for step in address.module:
         call = module.calls.get(step.name)
-        if call is None or call.count is not None or call.for_each is not None:
+        if call is None or call.repetition_argument:
             return None
         if sum(other.module.directory == call.module.directory for other in module.calls.values()) > 1:
             return None
         module = call.module
     block = module.resources.get((address.mode, address.type, address.name))
-    repeated = block is not None and (block.count is not None or block.for_each is not None)
-    return None if repeated else block
+    return None if block is None or block.repetition_argument else block
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:

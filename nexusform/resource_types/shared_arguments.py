@@ -81,6 +81,12 @@ def is_set_and_known(value: Any) -> bool:
     return value is not None and value is not UNKNOWN
 
 
+def get_known_blocks(attributes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the block of a type, or its blocks by label; empty if they are absent or unknown."""
+    blocks = attributes.get(name)
+    return blocks if isinstance(blocks, Mapping) else {}
+
+
 def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
     """Return problems for the named arguments with a fraction."""
     return [

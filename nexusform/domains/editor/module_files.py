@@ -20,7 +20,7 @@ from nexusform.language.parser import parse_file
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Traversal, TraverseAttribute
 from nexusform.language.syntax.token_stream import CURLY_QUOTES
-from nexusform.resources.address import render_moved_block
+from nexusform.resources.address import MODE_PREFIXES, MODES, render_moved_block
 
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
@@ -48,8 +48,8 @@ class Symbol(NamedTuple):
     @property
     def reference(self) -> str:
         """Reference to the symbol in expressions."""
-        if self.kind in ("resource", "data"):
-            return f"{'data.' if self.kind == 'data' else ''}{self.type}.{self.name}"
+        if self.kind in MODES:
+            return f"{MODE_PREFIXES[MODES[self.kind]]}{self.type}.{self.name}"
         return f"{_ROOTS.get(self.kind, self.kind)}.{self.name}"
 
 

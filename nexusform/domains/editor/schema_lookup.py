@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.domains.editor.module_files import ModuleText
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resource_types.registry import build_registries
-from nexusform.resources.address import Mode
+from nexusform.resources.address import MODES
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, compute_size_key
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import describe_type
@@ -45,12 +45,11 @@ TOP_LEVEL: Final[Mapping[str, str]] = {
 # Schema of blocks without one: unknown types, and blocks outside of resources and data sources.
 UNKNOWN_SCHEMA: Final = BlockSchema({})
 _UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, "")
-_MODES: Final[Mapping[str, Mode]] = {"resource": "managed", "data": "data"}
 
 
 def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
     """Return the schemas of resources ("resource") or data sources ("data") by type; empty for other blocks."""
-    return build_registries().schemas[_MODES[block_type]] if block_type in _MODES else {}
+    return build_registries().schemas[MODES[block_type]] if block_type in MODES else {}
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:

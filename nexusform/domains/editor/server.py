@@ -37,6 +37,7 @@ from nexusform.domains.editor.module_files import (
 from nexusform.domains.editor.placement_preview import PlacementPreview, build_saved_preview, list_placement_blocks
 from nexusform.language.formatter import format_text
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body
+from nexusform.resources.address import MODE_PREFIXES, MODES
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.directory_validation import validate_directory
 
@@ -353,8 +354,8 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
             kind = item.type if is_top else "block"
             labels = [label.value for label in item.labels]
             name = " ".join([item.type, *labels])
-            if kind in ("resource", "data") and len(labels) == 2:
-                name = f"{'data.' if kind == 'data' else ''}{labels[0]}.{labels[1]}"
+            if kind in MODES and len(labels) == 2:
+                name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
             children = _list_symbols(get_native_body(item), text)
         symbols.append(
             lsp.DocumentSymbol(

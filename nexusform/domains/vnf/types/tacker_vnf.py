@@ -49,6 +49,7 @@ from nexusform.resource_types.shared_arguments import (
     build_parent_attribute,
     check_even_control_plane,
     check_skus,
+    get_known_blocks,
     is_set_and_known,
     join_id_parts,
 )
@@ -171,8 +172,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the arguments and of the documents."""
-    blocks = attributes.get("vdu")
-    blocks = blocks if isinstance(blocks, Mapping) else {}  # may be unknown
+    blocks = get_known_blocks(attributes, "vdu")
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         detail = (
@@ -344,8 +344,8 @@ def _list_unmet_problems(
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the VNFCs of a prior object."""
-    vnfcs = attributes.get("vnfcs")
-    if not isinstance(vnfcs, Mapping) or not has_known_documents(attributes):
+    vnfcs = get_known_blocks(attributes, "vnfcs")
+    if not vnfcs or not has_known_documents(attributes):
         return ()
     blocks = get_mapping(attributes, "vdu")
     skus = {vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name)) for vdu in read_documents(attributes).vnf.vdus}
@@ -368,9 +368,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VNFCs on hosts unknown to Tacker: it selected another zone."""
-    vnfcs = attributes.get("vnfcs")
-    if not isinstance(vnfcs, Mapping):
-        return {}
+    vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
     }
@@ -382,8 +380,7 @@ def build_computed_attributes(
     """Return `vnfcs`, and the ids in Tacker of the kept ones; labels are derived on reading, and so is `came`
     of instantiated VNFCs.
     """
-    known_ids = attributes.get("vnfc_ids")
-    known_ids = known_ids if isinstance(known_ids, Mapping) else {}  # unknown for a new VNF
+    known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
     unplaced_vnfcs = {
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
@@ -465,8 +462,7 @@ def _get_vdu_role(attributes: Mapping[str, Any], vdu: str) -> str:
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
     """Return problems for unknown VM SKUs in vdu blocks."""
-    blocks = attributes.get("vdu")
-    vdus = blocks.items() if isinstance(blocks, dict) else ()
+    vdus = get_known_blocks(attributes, "vdu").items()
     return check_skus([(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known_skus)
 
 
