@@ -175,24 +175,12 @@ class _ReferenceChecker:
 
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
-        name = _get_first_name(traversal)
-        if name is None:
-            yield _build_incomplete_reference_error(traversal, "an input variable")
-        elif name not in self.module.variables:
-            hint = suggest_name(name, self.module.variables)
-            advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
-            detail = f'An input variable with the name "{name}" has not been declared.{advice}'
-            yield build_error("reference-to-undeclared-input-variable", detail, traversal.span)
+        advice = f' This variable can be declared with a variable "{_get_first_name(traversal)}" {{}} block.'
+        return _check_declared_name(traversal, self.module.variables, "input variable", "an", advice)
 
     def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `local.x`."""
-        name = _get_first_name(traversal)
-        if name is None:
-            yield _build_incomplete_reference_error(traversal, "a local value")
-        elif name not in self.module.locals:
-            hint = suggest_name(name, self.module.locals)
-            detail = f'A local value with the name "{name}" has not been declared.{hint}'
-            yield build_error("reference-to-undeclared-local-value", detail, traversal.span)
+        return _check_declared_name(traversal, self.module.locals, "local value", "a", "")
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
@@ -375,6 +363,19 @@ _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, Referen
 def _get_first_name(traversal: Traversal) -> str | None:
     first = traversal.steps[0] if traversal.steps else None
     return first.name if isinstance(first, TraverseAttribute) else None
+
+
+def _check_declared_name(
+    traversal: Traversal, names: Collection[str], noun: str, article: str, advice: str
+) -> Iterator[Diagnostic]:
+    """Report a reference to a name that is missing or not declared; `advice` is for one unlike all names."""
+    name = _get_first_name(traversal)
+    if name is None:
+        yield _build_incomplete_reference_error(traversal, f"{article} {noun}")
+    elif name not in names:
+        hint = suggest_name(name, names) or advice
+        detail = f'{article.capitalize()} {noun} with the name "{name}" has not been declared.{hint}'
+        yield build_error(f"reference-to-undeclared-{noun.replace(' ', '-')}", detail, traversal.span)
 
 
 def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagnostic:

@@ -140,12 +140,12 @@ class ResourceBlock(Struct, frozen=True):
 
     @property
     def repetition_argument(self) -> str:
-        """`count` or `for_each`, whichever is set, else ""."""
+        """`count` or `for_each` if set, else ""."""
         return get_repetition_argument(self.count, self.for_each)
 
 
 def get_repetition_argument(count: object, for_each: object) -> str:
-    """Return the name of the repetition argument that is not None; "" without one."""
+    """Return the name of the configured repetition argument; "" without one."""
     if count is not None:
         return "count"
     return "" if for_each is None else "for_each"
@@ -167,7 +167,7 @@ class CallHeader(Struct, frozen=True):
 
     @property
     def repetition_argument(self) -> str:
-        """`count` or `for_each`, whichever is set, else ""."""
+        """`count` or `for_each` if set, else ""."""
         return get_repetition_argument(self.count, self.for_each)
 
 

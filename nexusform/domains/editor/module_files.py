@@ -282,10 +282,9 @@ class QuickFix(NamedTuple):
 def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickFix]:
     """Yield the possible changes for a finding, if any."""
     span = finding.subject
-    source = module.files.get(span.filename) if span is not None else None
-    if span is None or source is None:
+    if span is None or span.filename not in module.files:
         return
-    text = source.text.encode()
+    text = module.files[span.filename].text.encode()
     range_in_file = FileRange(span.filename, span.start.byte, span.end.byte)
     suggested_name = extract_suggested_name(finding.detail)
     if suggested_name:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.editor.module_files import ModuleText, get_native_body
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
@@ -94,7 +94,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
         (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
     )
     capacity_text = f"; capacity for {capacity.free:,} more" if capacity is not None else ""
-    zones_text = f" on {'zone' if len(zones) == 1 else 'zones'} {', '.join(zones)}" if zones else ""
+    zones_text = f" on {select_word_form(len(zones), 'zone')} {', '.join(zones)}" if zones else ""
     return (
         f"{table.cluster}/{table.pool}: "
         f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_vms_per_rack(table)} "

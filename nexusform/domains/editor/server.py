@@ -18,7 +18,6 @@ from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
 import nexusform
-from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
@@ -269,7 +268,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         path = _resolve_path(parameters.text_document.uri)
         source = editor.load_module(path).files.get(path)
-        if source is None or not path.endswith(NATIVE):
+        if source is None:
             return []
         text, problems = format_text(source)
         full_range = lsp.Range(lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode())))

@@ -34,6 +34,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     Vnf,
     is_valid_vdu_name,
 )
+from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.scheduling.racks.vms import convert_to_gib
 
@@ -127,7 +128,7 @@ def _get_name(node: Node) -> str:
 def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[str, Node]:
     """Return the entries of a list by id, without duplicates."""
     entries: dict[str, Node] = {}
-    for body in [section] if isinstance(section.data, dict) else section.list_items():
+    for body in list_bodies(section):
         name = _get_name(body.get_node("id"))
         if not is_valid_vdu_name(name):
             notes.add_error(body, INVALID_DOCUMENT, f'a {noun} needs an id without "|" and "/".')

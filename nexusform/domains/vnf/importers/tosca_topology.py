@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
+from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
@@ -144,10 +145,9 @@ def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tu
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield names and bodies of a map, or of a list of maps."""
-    parts = [section] if isinstance(section.data, dict) else list(section.list_items())
     if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
         notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
-    for part in parts:
+    for part in list_bodies(section):
         yield from _list_misindented_definitions(part, noun, notes)
 
 

@@ -42,7 +42,12 @@ from nexusform.domains.vnf.importers.vnf_records import (
     Vnf,
     is_valid_vdu_name,
 )
-from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, find_first_field, parse_documents
+from nexusform.domains.vnf.importers.vnf_text import (
+    describe_foreign_kind,
+    find_first_field,
+    list_bodies,
+    parse_documents,
+)
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
@@ -170,8 +175,7 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
         notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
         number = None
     memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
-    storage = compute.get_node("virtual_local_storage")
-    parts = [storage] if isinstance(storage.data, dict) else list(storage.list_items())
+    parts = list_bodies(compute.get_node("virtual_local_storage"))
     sizes = [_parse_storage(topology.get_value(part, "size_of_storage"), notes) for part in parts]
     known_sizes = [size for size in sizes if size is not None]
     return VduSize(number, memory or None, sum(known_sizes) if known_sizes else None)
@@ -286,7 +290,7 @@ def _select_known_names(
     topology: Topology,
     notes: DocumentFindings,
 ) -> list[str]:
-    """Return the referenced names that are known; those of no node of the document are reported.
+    """Return the known ones of the referenced names; names of no node of the document are reported.
 
     `description` is the report, with {} for the name.
     """

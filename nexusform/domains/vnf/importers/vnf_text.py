@@ -37,6 +37,11 @@ def clear_ellipsis_lines(text: str) -> tuple[str, list[int]]:
     return "\n".join(lines), line_numbers
 
 
+def list_bodies(section: Node) -> list[Node]:
+    """Return the items of a list, or the single mapping in place of a list."""
+    return [section] if isinstance(section.data, dict) else list(section.list_items())
+
+
 def find_first_field(node: Node, *names: str) -> Node:
     """Return the first existing field of several names; the absent first one without any."""
     fields = [node.get_node(name) for name in names]
