@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_list
 from nexusform.resource_types.machine_facts import (
     DETAILED_STATUSES,
     MACHINE_BLOCK,
@@ -118,11 +118,9 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _iterate_occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    blocks = attributes.get("occupied")
-    if isinstance(blocks, list):
-        for index, block in enumerate(blocks):
-            if isinstance(block, Mapping):
-                yield index, block
+    for index, block in enumerate(get_list(attributes, "occupied")):
+        if isinstance(block, Mapping):
+            yield index, block
 
 
 def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
