@@ -7,7 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ResourceBlock,
+    get_repetition_argument,
+)
 from nexusform.configuration.reference_graph import (
     Declaration,
     ReferenceScope,
@@ -195,7 +200,7 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = call.repetition_argument
+        key = get_repetition_argument(call.count, call.for_each)
         steps = traversal.steps[1:]
         yield from _check_instance_key(label, key, steps, traversal, "module")
         output = skip_instance_key(steps)
@@ -282,7 +287,7 @@ class _ReferenceChecker:
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
-        key = block.repetition_argument
+        key = get_repetition_argument(block.count, block.for_each)
         if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:

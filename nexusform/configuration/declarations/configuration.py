@@ -138,11 +138,6 @@ class ResourceBlock(Struct, frozen=True):
         """`resource "type" "name"`, as displayed by diagnostics."""
         return f'{MODE_KEYWORDS[self.mode]} "{self.type}" "{self.name}"'
 
-    @property
-    def repetition_argument(self) -> str:
-        """`count` or `for_each` if set, else ""."""
-        return get_repetition_argument(self.count, self.for_each)
-
 
 def get_repetition_argument(count: object, for_each: object) -> str:
     """Return the name of the configured repetition argument; "" without one."""
@@ -164,11 +159,6 @@ class CallHeader(Struct, frozen=True):
     span: Span
     header_span: Span
     enabled: Expression | None
-
-    @property
-    def repetition_argument(self) -> str:
-        """`count` or `for_each` if set, else ""."""
-        return get_repetition_argument(self.count, self.for_each)
 
 
 class ModuleCall(CallHeader, frozen=True):
