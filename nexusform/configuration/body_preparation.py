@@ -76,14 +76,14 @@ def _prepare_new_body(
             # The number of blocks is known only if none of them is dynamic.
             problems.extend(check_block_count(nested, name, static_items, location))
     blocks = [NestedBlockGroup(name, nested, items[name], location) for name, nested in schema.blocks.items()]
-    secret = [n for n, a in schema.attributes.items() if a.sensitive]
+    sensitive_names = [name for name, attribute in schema.attributes.items() if attribute.sensitive]
     return PreparedBody(
         location,
         arguments,
         template=template,
         varying=varying,
         blocks=blocks,
-        sensitive_names=secret,
+        sensitive_names=sensitive_names,
         lengths={
             count_name: list_name
             for count_name, list_name in schema.lengths.items()
@@ -108,11 +108,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     }
     if blocks:
         blocks["dynamic"] = ("type",)
-    computed = frozenset(
-        name
-        for name, attribute_schema in schema.attributes.items()
-        if not attribute_schema.required and not attribute_schema.optional
-    )
+    computed = frozenset(name for name, attribute in schema.attributes.items() if not attribute.is_configurable)
     return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
 
 

@@ -43,7 +43,7 @@ from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block
-from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.resources.address import MODES, ConfigAddress, Mode
 from nexusform.values.typed_value import Value
 
 ROOT_SCHEMA = BodySchema(
@@ -324,7 +324,7 @@ class _Decoder:
 
     def add_resource(self, block: Block, location: BlockLocation) -> None:
         """Read a `resource` or `data` block."""
-        mode: Mode = "managed" if block.type == "resource" else "data"
+        mode = MODES[block.type]
         resource = decode_resource_block(block, mode, location, self.shared.known_types, self.problems)
         if resource is not None:
             self._report_duplicate_resource(resource)

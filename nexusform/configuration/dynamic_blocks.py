@@ -81,7 +81,7 @@ class IteratorScope:
 def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
     """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`.
 
-    `known` maps the block types allowed here to the name of their label ("" for none).
+    `label_names` maps the block types allowed here to the name of their label ("" for none).
     """
     kind = block.labels[0].value
     if kind not in label_names:

@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ResourceBlock,
+    get_repetition_argument,
+)
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import Address
@@ -66,14 +71,13 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
     module = root
     for step in address.module:
         call = module.calls.get(step.name)
-        if call is None or call.count is not None or call.for_each is not None:
+        if call is None or get_repetition_argument(call.count, call.for_each):
             return None
         if sum(other.module.directory == call.module.directory for other in module.calls.values()) > 1:
             return None
         module = call.module
     block = module.resources.get((address.mode, address.type, address.name))
-    repeated = block is not None and (block.count is not None or block.for_each is not None)
-    return None if repeated else block
+    return None if block is None or get_repetition_argument(block.count, block.for_each) else block
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:

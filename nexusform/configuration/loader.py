@@ -213,7 +213,7 @@ class _FileReader:
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
         self._unsaved = unsaved
-        self._cache = _SyntaxTreeCache(cache_directory) if cache_directory else None
+        self._cache = _open_syntax_tree_cache(cache_directory)
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
@@ -283,13 +283,14 @@ class _FileReader:
             from nexusform.language.json_syntax import parse_json_file
 
             return parse_json_file(source)  # read about as fast as a kept tree
-        cache = self._cache if len(source.text) >= _MIN_CACHED_LENGTH else None
-        cached = cache.get(source) if cache is not None else None
+        if self._cache is None or len(source.text) < _MIN_CACHED_LENGTH:
+            return parse_file(source)
+        cached = self._cache.get(source)
         if cached is not None:
             return cached, []
         body, problems = parse_file(source)
-        if cache is not None and not problems:
-            cache.put(source, body)
+        if not problems:
+            self._cache.put(source, body)
         return body, problems
 
 
@@ -367,14 +368,12 @@ class _SyntaxTreeCache:
     user's key file can create one. An unreadable cache is ignored without a message.
     """
 
-    def __init__(self, directory: str) -> None:
-        self._directory = Path(directory, "trees")
-        self._key = _read_or_create_cache_key(Path(directory))
+    def __init__(self, directory: Path, key: bytes) -> None:
+        self._directory = directory / "trees"
+        self._key = key
 
     def get(self, source: SourceFile) -> Body | None:
         """Return the tree of a file; None if it is not cached."""
-        if self._key is None:
-            return None
         name = self._compute_cache_entry_name(source)
         try:
             entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
@@ -388,8 +387,6 @@ class _SyntaxTreeCache:
 
     def put(self, source: SourceFile, body: Body) -> None:
         """Store a tree."""
-        if self._key is None:
-            return
         name, tree = self._compute_cache_entry_name(source), parser.encode_tree(body)
         try:
             self._directory.mkdir(exist_ok=True)
@@ -404,11 +401,20 @@ class _SyntaxTreeCache:
 
     def _compute_cache_entry_name(self, source: SourceFile) -> str:
         text = f"{SYNTAX_VERSION}\n{source.name}\n{source.text}"
-        return hmac.new(self._key or b"", text.encode(), "sha256").hexdigest()
+        return hmac.new(self._key, text.encode(), "sha256").hexdigest()
 
     def _compute_cache_entry_digest(self, name: str, tree: bytes) -> bytes:
         """Compute the digest, including the entry's name, so that entries cannot be exchanged."""
-        return hmac.new(self._key or b"", name.encode() + tree, "sha256").digest()
+        return hmac.new(self._key, name.encode() + tree, "sha256").digest()
+
+
+def _open_syntax_tree_cache(cache_directory: str | None) -> _SyntaxTreeCache | None:
+    """Return the cache below a directory; None without a directory, or without a private key."""
+    if not cache_directory:
+        return None
+    directory = Path(cache_directory)
+    key = _read_or_create_cache_key(directory)
+    return None if key is None else _SyntaxTreeCache(directory, key)
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:

@@ -15,7 +15,7 @@ from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
     evaluate_required_text,
-    evaluate_string,
+    evaluate_text,
     find_single_block,
     is_valid_name,
     parse_references,
@@ -119,7 +119,7 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
             span = parts.attributes[name].name_span
             problems.append(build_error("reserved-argument-name-in-provider-block", detail, span))
     attribute = parts.attributes.get("alias")
-    alias = evaluate_string(attribute, problems) or ""
+    alias = evaluate_text(attribute, problems)
     if attribute is not None and alias and not is_valid_name(alias):
         detail = (
             "An alias must be a valid name. A name must start with a letter or underscore and may contain "

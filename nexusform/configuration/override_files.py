@@ -16,11 +16,12 @@ from nexusform.configuration.resource_blocks import (
     KnownTypes,
     remove_decoded_parts,
 )
-from nexusform.configuration.static_arguments import evaluate_string
+from nexusform.configuration.static_arguments import evaluate_text
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, JsonObject, JsonProperty
+from nexusform.resources.address import MODES
 
 _LocatedBlock = tuple[Block, BlockLocation]
 _Key = tuple[str, ...]
@@ -91,7 +92,7 @@ def _build_block_key(block: Block) -> _Key:
     if block.type != "provider":
         return (block.type, *labels)
     parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
-    return (block.type, *labels, evaluate_string(parts.attributes.get("alias"), []) or "")
+    return (block.type, *labels, evaluate_text(parts.attributes.get("alias"), []))
 
 
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
@@ -100,8 +101,8 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
         return VARIABLE_SCHEMA
     if base.type == "output":
         return OUTPUT_SCHEMA
-    if base.type in {"resource", "data"}:
-        types = known_types.get_types("managed" if base.type == "resource" else "data") or {}
+    if base.type in MODES:
+        types = known_types.get_types(MODES[base.type]) or {}
         schema = types.get(base.labels[0].value)
         if schema is not None:
             body_schema = build_body_schema(schema)
@@ -109,7 +110,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
                 attributes={**META_SCHEMA.attributes, **body_schema.attributes},
                 blocks={**META_SCHEMA.blocks, **body_schema.blocks},
             )
-    meta_schema = META_SCHEMA if base.type in {"resource", "data"} else MODULE_SCHEMA
+    meta_schema = META_SCHEMA if base.type in MODES else MODULE_SCHEMA
     argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]
     names = [*meta_schema.attributes, *(name for name in argument_names if name not in meta_schema.blocks)]
     return BodySchema(attributes=dict.fromkeys(names, False), blocks=meta_schema.blocks)
@@ -121,7 +122,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
     """Merge the override into the base block; it keeps its position.
 
-    `face` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
+    `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
     and the other is not.
     """
     parts, _ = decode_body(override.body, _DEPENDS_ON, partial=True)

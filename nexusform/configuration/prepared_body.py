@@ -138,15 +138,14 @@ class PreparedBody:
                 scope, allows_ephemeral=notes.allows_ephemeral
             )
             name = argument.attribute.name
-            if problems:
-                notes.problems.extend(problems)
+            notes.problems.extend(problems)
             if plain_value is not None:
                 values[name] = plain_value
             else:
                 nulls.add(name)
-            if plain_value is None and argument.schema.required:
-                notes.problems.append(build_missing_argument_error(name, argument.span))
-                values[name] = UNKNOWN
+                if argument.schema.required:
+                    notes.problems.append(build_missing_argument_error(name, argument.span))
+                    values[name] = UNKNOWN
             if sensitive:
                 notes.sensitive.extend((name, *path) for path in sensitive)
             if refinements:
@@ -228,26 +227,22 @@ class NestedBlockGroup:
             else:
                 has_dynamic = True
                 is_known = self._add_dynamic_blocks(evaluated_blocks, item, scope, notes) and is_known
-        if is_known:
-            if has_dynamic:
-                notes.problems.extend(
-                    check_block_count(
-                        self.nested, self.name, [(block.label, block.span) for block in evaluated_blocks], self.location
-                    )
-                )
-            # Store blocks in the values according to their nesting.
-            if self.nested.nesting is Nesting.SINGLE:
-                values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
-            elif self.nested.nesting is Nesting.LIST:
-                values[self.name] = [block.values for block in evaluated_blocks]
-            else:
-                by_label = {block.label: block.values for block in evaluated_blocks}
-                values[self.name] = by_label
-                values[get_order_attribute(self.name)] = list(by_label)
+        if not is_known:
+            values[self.name] = UNKNOWN
+            if self.nested.nesting is Nesting.MAP:
+                values[get_order_attribute(self.name)] = UNKNOWN
             return
-        values[self.name] = UNKNOWN
-        if self.nested.nesting is Nesting.MAP:
-            values[get_order_attribute(self.name)] = UNKNOWN
+        if has_dynamic:
+            labels_and_spans = [(block.label, block.span) for block in evaluated_blocks]
+            notes.problems.extend(check_block_count(self.nested, self.name, labels_and_spans, self.location))
+        if self.nested.nesting is Nesting.SINGLE:
+            values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
+        elif self.nested.nesting is Nesting.LIST:
+            values[self.name] = [block.values for block in evaluated_blocks]
+        else:
+            by_label = {block.label: block.values for block in evaluated_blocks}
+            values[self.name] = by_label
+            values[get_order_attribute(self.name)] = list(by_label)
 
     def _add_dynamic_blocks(
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationResult

@@ -7,7 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ResourceBlock,
+    get_repetition_argument,
+)
 from nexusform.configuration.reference_graph import (
     Declaration,
     ReferenceScope,
@@ -15,6 +20,7 @@ from nexusform.configuration.reference_graph import (
     build_dependencies,
     collect_references,
     list_modules,
+    skip_instance_key,
 )
 from nexusform.configuration.static_arguments import sort_by_position
 from nexusform.diagnostics.diagnostic import (
@@ -29,7 +35,7 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.json_data.plain_data import Path, format_path
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
-from nexusform.resources.address import Mode
+from nexusform.resources.address import MODE_PREFIXES, OTHER_MODES, Mode
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, compute_implied_type
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
@@ -50,35 +56,34 @@ def check_references(
 ) -> list[Diagnostic]:
     """Check the references of all modules, and return the problems in the order of the text."""
     references = collect_references(configuration)
-    problems: list[Diagnostic] = []
-    reported: set[tuple[str, Span | None]] = set()
+    # A module that is called twice reports everything twice.
+    problems: dict[tuple[str, Span | None], Diagnostic] = {}
     for module in list_modules(configuration.root):
         checker = _ReferenceChecker(module, {"managed": managed, "data": data})
         for reference in references[module.path]:
             for problem in checker.check(reference):
-                # A module that is called twice reports everything twice.
-                if (problem.id, problem.subject) not in reported:
-                    reported.add((problem.id, problem.subject))
-                    problems.append(problem if problem.block else replace(problem, block=reference.header))
-        # Report aliases without a configuration; a plain provider name needs no configuration.
-        provider_aliases_problems: list[Diagnostic] = []
-        providers = {**configuration.root.providers, **module.providers}
-        for block in module.resources.values():
-            if "." in block.provider and block.provider not in providers:
-                detail = (
-                    f"There is no provider configuration "
-                    f"{block.provider}.{suggest_name(block.provider, providers)} "
-                    "Write a provider block with this alias in the root module."
-                )
-                provider_aliases_problems.append(
-                    build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
-                )
-        further_problems = [*provider_aliases_problems, *_check_ignored_changes(module, managed)]
-        for problem in [*further_problems, *_check_replacement_triggers(module)]:
-            if (problem.id, problem.subject) not in reported:
-                reported.add((problem.id, problem.subject))
-                problems.append(problem)
-    return sort_by_position(problems)
+                with_header = problem if problem.block else replace(problem, block=reference.header)
+                problems.setdefault((problem.id, problem.subject), with_header)
+        further_problems = [
+            *_check_provider_aliases(module, configuration.root),
+            *_check_ignored_changes(module, managed),
+            *_check_replacement_triggers(module),
+        ]
+        for problem in further_problems:
+            problems.setdefault((problem.id, problem.subject), problem)
+    return sort_by_position(problems.values())
+
+
+def _check_provider_aliases(module: Module, root: Module) -> Iterator[Diagnostic]:
+    """Report aliases without a configuration; a plain provider name needs no configuration."""
+    providers = {**root.providers, **module.providers}
+    for block in module.resources.values():
+        if "." in block.provider and block.provider not in providers:
+            detail = (
+                f"There is no provider configuration {block.provider}.{suggest_name(block.provider, providers)} "
+                "Write a provider block with this alias in the root module."
+            )
+            yield build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
 def check_expression(
@@ -124,7 +129,7 @@ def _build_unknown_provider_error(name: str, known_names: Collection[str], span:
 def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
     """Report paths in `ignore_changes` that do not exist in the type: a change there would not be ignored."""
     for block in module.resources.values():
-        schema = managed.get(block.type) if block.mode == "managed" else None
+        schema = managed.get(block.type)
         if schema is None or not block.lifecycle.ignore_changes:
             continue
         lifecycle = block.lifecycle
@@ -175,24 +180,12 @@ class _ReferenceChecker:
 
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
-        name = _get_first_name(traversal)
-        if name is None:
-            yield _build_incomplete_reference_error(traversal, "an input variable")
-        elif name not in self.module.variables:
-            hint = suggest_name(name, self.module.variables)
-            advice = hint or f' This variable can be declared with a variable "{name}" {{}} block.'
-            detail = f'An input variable with the name "{name}" has not been declared.{advice}'
-            yield build_error("reference-to-undeclared-input-variable", detail, traversal.span)
+        advice = f' This variable can be declared with a variable "{_get_first_name(traversal)}" {{}} block.'
+        return _check_declared_name(traversal, self.module.variables, "input variable", "an", advice)
 
     def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `local.x`."""
-        name = _get_first_name(traversal)
-        if name is None:
-            yield _build_incomplete_reference_error(traversal, "a local value")
-        elif name not in self.module.locals:
-            hint = suggest_name(name, self.module.locals)
-            detail = f'A local value with the name "{name}" has not been declared.{hint}'
-            yield build_error("reference-to-undeclared-local-value", detail, traversal.span)
+        return _check_declared_name(traversal, self.module.locals, "local value", "a", "")
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
@@ -207,10 +200,10 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = _get_repetition_argument_name(call.count, call.for_each)
+        key = get_repetition_argument(call.count, call.for_each)
         steps = traversal.steps[1:]
         yield from _check_instance_key(label, key, steps, traversal, "module")
-        output = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
+        output = skip_instance_key(steps)
         if scope.only_whole_objects and output:
             yield _build_attribute_in_depends_on_error(traversal)
             return
@@ -293,8 +286,8 @@ class _ReferenceChecker:
             detail = f"Configuration for {block.address} may not refer to itself."
             yield build_error("self-referential-block", detail, traversal.span)
             return
-        label = f"data.{kind}.{name}" if mode == "data" else f"{kind}.{name}"
-        key = _get_repetition_argument_name(block.count, block.for_each)
+        label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
+        key = get_repetition_argument(block.count, block.for_each)
         if scope.only_whole_objects:
             inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
             if inner:
@@ -329,12 +322,10 @@ class _ReferenceChecker:
         return build_error("invalid-reference", detail, traversal.span)
 
     def _build_undeclared_resource_error(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
-        noun = "managed" if mode == "managed" else "data"
-        detail = f'A {noun} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
-        other_mode: Mode = "data" if mode == "managed" else "managed"
+        detail = f'A {mode} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
+        other_mode = OTHER_MODES[mode]
         if (other_mode, kind, name) in self.module.resources:
-            other_address = f"data.{kind}.{name}" if other_mode == "data" else f"{kind}.{name}"
-            detail += f" Did you mean the {'data' if other_mode == 'data' else 'managed'} resource {other_address}?"
+            detail += f" Did you mean the {other_mode} resource {MODE_PREFIXES[other_mode]}{kind}.{name}?"
         else:
             detail += self._suggest_similar_resource(mode, kind, name)
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
@@ -343,7 +334,7 @@ class _ReferenceChecker:
         """Return the nearest declared resource, as a question; "" without one."""
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
         nearest_name = find_nearest_name(name, same_type)
-        prefix = "data." if mode == "data" else ""
+        prefix = MODE_PREFIXES[mode]
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"
         declared = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
@@ -379,6 +370,19 @@ def _get_first_name(traversal: Traversal) -> str | None:
     return first.name if isinstance(first, TraverseAttribute) else None
 
 
+def _check_declared_name(
+    traversal: Traversal, names: Collection[str], noun: str, article: str, advice: str
+) -> Iterator[Diagnostic]:
+    """Report a reference to a name that is missing or not declared; `advice` is for one unlike all names."""
+    name = _get_first_name(traversal)
+    if name is None:
+        yield _build_incomplete_reference_error(traversal, f"{article} {noun}")
+    elif name not in names:
+        hint = suggest_name(name, names) or advice
+        detail = f'{article.capitalize()} {noun} with the name "{name}" has not been declared.{hint}'
+        yield build_error(f"reference-to-undeclared-{noun.replace(' ', '-')}", detail, traversal.span)
+
+
 def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagnostic:
     root = traversal.root.name
     detail = f'The "{root}" object cannot be used by itself: write {root}.NAME, the name of {noun}.'
@@ -411,10 +415,6 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         context=traversal.span,
         headline=f'Invalid "{root}" attribute',
     )
-
-
-def _get_repetition_argument_name(count: object, for_each: object) -> str:
-    return "count" if count is not None else "for_each" if for_each is not None else ""
 
 
 def _check_instance_key(

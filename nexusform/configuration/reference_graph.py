@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -19,9 +19,13 @@ from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.resources.address import MODE_KEYWORDS
 from nexusform.resources.graph import find_reachable
 
 Kind: TypeAlias = Literal["variable", "local", "output", "resource", "data", "module", "provider", "check", "import"]
+
+# Prefixes of addresses other than `KIND.`.
+_PREFIXES: Final[Mapping[Kind, str]] = {"variable": "var.", "resource": ""}
 
 
 class Declaration(Struct, frozen=True):
@@ -35,15 +39,14 @@ class Declaration(Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
-        prefixes = {"variable": "var.", "local": "local.", "data": "data.", "module": "module."}
-        prefix = prefixes.get(self.kind, "" if self.kind == "resource" else f"{self.kind}.")
+        prefix = _PREFIXES.get(self.kind, f"{self.kind}.")
         return "".join(f"module.{name}." for name in self.module) + prefix + self.name
 
 
 class ReferenceScope(Struct, frozen=True):
     """Names that an expression may use besides those of its module.
 
-    `block` is the enclosing resource, `scoped` the data block of its check; `only_whole_objects`: references
+    `block` is the enclosing resource, `check_data` the data block of its check; `only_whole_objects`: references
     must be to whole objects (depends_on).
     """
 
@@ -73,8 +76,7 @@ _WHOLE_OBJECT_SCOPE = ReferenceScope(only_whole_objects=True)
 
 def build_resource_declaration(block: ResourceBlock) -> Declaration:
     """Build the node of a resource or data block."""
-    kind: Kind = "resource" if block.mode == "managed" else "data"
-    return Declaration(block.address.module, kind, f"{block.type}.{block.name}")
+    return Declaration(block.address.module, MODE_KEYWORDS[block.mode], f"{block.type}.{block.name}")
 
 
 def list_modules(root: Module) -> Iterator[Module]:
@@ -230,11 +232,10 @@ def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
     """Add the dependencies of each declaration of a module, and of its called modules."""
-    caller = Declaration(module.path[:-1], "module", module.path[-1]) if module.path else None
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})
-        if caller is not None and call is not None:
-            dependencies[caller] = call.header_span
+        if call is not None:
+            dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})
         for target in _list_referenced_declarations(
@@ -286,7 +287,7 @@ def _list_module_call_declarations(
     if everything:
         yield from _list_all_declarations(call.module)
         return
-    output_steps = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
+    output_steps = skip_instance_key(steps)
     name = _get_attribute_name_at_step(output_steps, 0)
     inner_path = call.module.path
     if name in call.module.outputs:
@@ -299,6 +300,11 @@ def _list_all_declarations(module: Module) -> Iterator[Declaration]:
     yield from list_declarations(module)
     for call in module.calls.values():
         yield from _list_all_declarations(call.module)
+
+
+def skip_instance_key(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps after an instance key in brackets; all of them without one."""
+    return steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
 
 
 def _get_attribute_name_at_step(steps: tuple[Step, ...], position: int) -> str:

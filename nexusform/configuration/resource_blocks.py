@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declarations.configuration import AnyBody, Condition, Lifecycle, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    AnyBody,
+    Condition,
+    Lifecycle,
+    ResourceBlock,
+    get_repetition_argument,
+)
 from nexusform.configuration.static_arguments import (
     check_name,
     evaluate_bool,
@@ -26,7 +32,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, sugg
 from nexusform.json_data.plain_data import PathStep
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_body
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.resources.address import MODE_KEYWORDS, OTHER_MODES, ConfigAddress, Mode
 from nexusform.schemas.block_schema import BlockSchema
 
 _STACK: Final = "Stacks (Terraform 1.13) are not supported. Plan many sites with `nexusform sites`."
@@ -91,6 +97,21 @@ class KnownTypes(Struct, frozen=True):
         return self.managed if mode == "managed" else self.data
 
 
+class _ModeTexts(NamedTuple):
+    """Words for the types of a mode, and the ids of errors about types and names."""
+
+    type_noun: str
+    type_description: str
+    invalid_type: str
+    invalid_name: str
+
+
+_MODE_TEXTS: Final[Mapping[Mode, _ModeTexts]] = {
+    "managed": _ModeTexts("resource type", "a managed resource type", "invalid-resource-type", "invalid-resource-name"),
+    "data": _ModeTexts("data source", "a data source", "invalid-data-source", "invalid-data-resource-name"),
+}
+
+
 class BlockLocation(Struct, frozen=True):
     """Location of a block.
 
@@ -109,13 +130,9 @@ def decode_resource_block(
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
-    type_error, name_error = (
-        ("invalid-resource-type-name", "invalid-resource-name")
-        if mode == "managed"
-        else ("invalid-data-source-name", "invalid-data-resource-name")
-    )
-    is_type_valid = check_name(kind, type_error, problems)
-    if not check_name(name, name_error, problems) or not is_type_valid:
+    is_type_valid = check_name(kind, f"{_MODE_TEXTS[mode].invalid_type}-name", problems)
+    is_name_valid = check_name(name, _MODE_TEXTS[mode].invalid_name, problems)
+    if not (is_type_valid and is_name_valid):
         return None
     _check_type(block, mode, known_types, problems)
     parts = unpack_result(decode_body(block.body, META_SCHEMA, partial=True), problems)
@@ -151,17 +168,15 @@ def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, proble
     label = block.labels[0]
     if types is None or label.value in types:
         return
-    other_types = known_types.get_types("data" if mode == "managed" else "managed") or {}
-    if label.value in other_types:
-        other_kind = "a data source" if mode == "managed" else "a managed resource type"
-        keyword_ = "data" if mode == "managed" else "resource"
-        hint = f' It is {other_kind}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
+    other_mode = OTHER_MODES[mode]
+    if label.value in (known_types.get_types(other_mode) or {}):
+        header = f'{MODE_KEYWORDS[other_mode]} "{label.value}" "{block.labels[1].value}"'
+        hint = f" It is {_MODE_TEXTS[other_mode].type_description}: write {header}."
     else:
         hint = _find_unknown_type_hint(label.value) or suggest_name(label.value, types)
-    kind, noun = (
-        ("invalid-resource-type", "resource type") if mode == "managed" else ("invalid-data-source", "data source")
-    )
-    problems.append(build_error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
+    texts = _MODE_TEXTS[mode]
+    detail = f'nexusform has no {texts.type_noun} "{label.value}".{hint}'
+    problems.append(build_error(texts.invalid_type, detail, label.span))
 
 
 # Types of other tools and short names, with the type to write.
@@ -254,8 +269,8 @@ def check_enabled_repetition(
     enabled: syntax.Expression | None, count: object, for_each: object
 ) -> Iterator[Diagnostic]:
     """Report `enabled` in a block with count or for_each."""
-    name = "count" if count is not None else "for_each"
-    if enabled is not None and not (count is None and for_each is None):
+    name = get_repetition_argument(count, for_each)
+    if name and enabled is not None:
         detail = f'"{name}" and "enabled" are mutually exclusive. Use one of them.'
         yield build_error("conflicting-arguments", detail, enabled.span)
 

@@ -218,6 +218,11 @@ def evaluate_string(attribute: syntax.Attribute | None, problems: list[Diagnosti
     return text if isinstance(text, str) else None
 
 
+def evaluate_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
+    """Evaluate a constant string argument; "" if it is absent or invalid."""
+    return evaluate_string(attribute, problems) or ""
+
+
 def evaluate_required_text(
     attribute: syntax.Attribute | None, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> str | None:

@@ -11,7 +11,7 @@ from nexusform.configuration.static_arguments import (
     check_name,
     evaluate_bool,
     evaluate_constant,
-    evaluate_string,
+    evaluate_text,
     is_valid_name,
     parse_references,
     unpack_result,
@@ -67,13 +67,13 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
         name=label.value,
         type=variable_type,
         default=_decode_default(arguments.get("default"), variable_type, problems, nullable=nullable),
-        description=evaluate_string(arguments.get("description"), problems) or "",
+        description=evaluate_text(arguments.get("description"), problems),
         sensitive=evaluate_bool(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
         validations=validations,
         span=block.header_span,
         is_typed="type" in arguments,
-        deprecated=evaluate_string(arguments.get("deprecated"), problems) or "",
+        deprecated=evaluate_text(arguments.get("deprecated"), problems),
         ephemeral=evaluate_bool(arguments.get("ephemeral"), problems, default=False),
         const=evaluate_bool(arguments.get("const"), problems, default=False),
     )
@@ -150,8 +150,8 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     arguments = parts.attributes
     value = arguments.get("value")
     sensitive = evaluate_bool(arguments.get("sensitive"), problems, default=False)
-    text = evaluate_string(arguments.get("description"), problems) or ""
-    deprecated = evaluate_string(arguments.get("deprecated"), problems) or ""
+    text = evaluate_text(arguments.get("description"), problems)
+    deprecated = evaluate_text(arguments.get("deprecated"), problems)
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
     if value is None or not has_valid_name:

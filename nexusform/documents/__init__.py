@@ -6,7 +6,6 @@ PUBLIC = {
     "scalars": "list_scalars OMITTED replace_scalars",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
-        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number TextPosition YamlDocument "
-        "YamlStream"
+        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number TextPosition YamlDocument"
     ),
 }

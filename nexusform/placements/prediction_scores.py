@@ -71,6 +71,11 @@ class ShareClassScore(Struct, frozen=True):
         """Number of verified predictions."""
         return self.correct + self.incorrect
 
+    @property
+    def accuracy(self) -> float:
+        """Share of correct predictions; 1 without any."""
+        return self.correct / self.verified if self.verified else 1.0
+
     def add_score(self, score: ShareClassScore) -> ShareClassScore:
         """Return the sum of two scores."""
         return ShareClassScore(
@@ -189,13 +194,12 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
     """Lower a share to the accuracy of its class, after enough verified predictions. After a wrong certain
     prediction nothing is certain until enough have been correct in a row.
     """
-    score = record.get((subject, compute_share_class(share)))
+    score = record.get((subject, compute_share_class(share)), ShareClassScore())
     if share >= 1 and _STREAK in record:
-        accuracy = score.correct / score.verified if score is not None and score.verified else 1.0
-        return min(accuracy, _MAX_UNCONFIRMED_SHARE)
-    if score is None or score.verified < MIN_VERIFIED:
+        return min(score.accuracy, _MAX_UNCONFIRMED_SHARE)
+    if score.verified < MIN_VERIFIED:
         return share
-    return min(share, score.correct / score.verified)
+    return min(share, score.accuracy)
 
 
 def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
@@ -211,7 +215,7 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:
             certain = certain.add_score(score)
-        if score.verified >= MIN_VERIFIED and score.correct / score.verified < share_class / _CERTAIN_CLASS:
+        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:
             has_worse_class = True
     if not total.verified:
         return None

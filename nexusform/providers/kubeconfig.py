@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -84,9 +84,7 @@ def _parse_token(output: bytes) -> str:
         document = json.loads(output)
     except ValueError:
         return ""
-    status = document.get("status") if isinstance(document, dict) else None
-    token = status.get("token") if isinstance(status, dict) else None
-    return token if isinstance(token, str) else ""
+    return get_text(document, "status", "token")
 
 
 # --- kubeconfigs ---------------------------------------------------------------------------------
@@ -235,8 +233,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
     items = document.get(section) or []
     kind = section.removesuffix("s")
     for number, item in enumerate(items if isinstance(items, list) else (None,)):
-        name = item.get("name") if isinstance(item, dict) else None
-        entry = get_mapping(item, kind) if isinstance(item, dict) else None
+        name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
         directory = path.absolute().parent

@@ -62,13 +62,11 @@ class Faults(Struct):
 
     def trigger(self, operation: str, address: str) -> list[Fault]:
         """Return the faults of this call in configured order; each counts as used."""
-        if not self.faults:
-            return []
         triggered: list[Fault] = []
-        with self._lock:
-            for number, fault in enumerate(self.faults):
-                if fault.operation != operation or not fault.pattern.fullmatch(address):
-                    continue
+        for number, fault in enumerate(self.faults):
+            if fault.operation != operation or not fault.pattern.fullmatch(address):
+                continue
+            with self._lock:
                 used = self._used.get(number, 0)
                 if fault.times == 0 or used < fault.times:
                     self._used[number] = used + 1
@@ -232,7 +230,7 @@ class SimulatedProvider:
             if self._reality:
                 existing = self._reality.get_attributes(request.key)
             answers = _list_answers(faults)
-            if existing is not None and answers:
+            if existing is not None:
                 existing = apply_answer(existing, answers)
             results.append(ReadResult(existing, is_observed=self._reality is not None or bool(answers)))
         return results
@@ -263,7 +261,7 @@ class SimulatedProvider:
             if existing is None:
                 raise ProviderProblem(f"Cannot change {request.key.type} {request.key.id}: it does not exist.")
             result = _merge_planned_changes_into_existing(request.prior, planned, existing)
-        result = apply_answer(result, _list_answers(faults)) if faults else result
+        result = apply_answer(result, _list_answers(faults))
         if self._reality:
             self._reality.set_attributes(request.key, result)
         self._run_faults_after(faults, result, exists=False)
@@ -322,8 +320,12 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
     if planned == prior:
         return existing
     if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(existing, Mapping):
-        names = [*planned, *(n for n in existing if n not in planned and n not in prior)]
-        return {n: _merge_planned_changes_into_existing(prior.get(n), planned.get(n), existing.get(n)) for n in names}
+        removed_names = prior.keys() - planned.keys()
+        names = [name for name in {**planned, **existing} if name not in removed_names]
+        return {
+            name: _merge_planned_changes_into_existing(prior.get(name), planned.get(name), existing.get(name))
+            for name in names
+        }
     return planned
 
 

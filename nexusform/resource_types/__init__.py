@@ -11,7 +11,7 @@ PUBLIC = {
     "registry": "build_registries RESOURCE_TYPES",
     "shared_arguments": (
         "check_even_control_plane build_id_attribute is_set_and_known join_id_parts check_memory build_name_attribute "
-        "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers "
+        "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers get_known_blocks "
         "build_duplicate_object_problem"
     ),
 }

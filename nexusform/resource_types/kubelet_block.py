@@ -9,7 +9,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
-from nexusform.resource_types.shared_arguments import build_optional_argument, is_set_and_known
+from nexusform.resource_types.shared_arguments import build_optional_argument, get_known_blocks, is_set_and_known
 from nexusform.scheduling.kubelet import (
     EVICTION_MEMORY,
     MAX_CELLS,
@@ -80,12 +80,11 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     problems: list[Problem] = []
     amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
     for name in _RESERVE_ARGUMENTS:
-        reserve = values.get(name)
-        items = reserve.items() if isinstance(reserve, Mapping) else ()
-        amounts += [((name, key), amount) for key, amount in items]
+        reserve = get_known_blocks(values, name)
+        amounts += [((name, key), amount) for key, amount in reserve.items()]
         problems += [
             _build_problem((*path, name, key), f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".')
-            for key, _ in items
+            for key in reserve
             if key not in _RESERVABLE_RESOURCES
         ]
     for amount_path, amount in amounts:

@@ -27,7 +27,6 @@ from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, Ma
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, SetType
-from nexusform.values.typed_value import UNKNOWN
 
 COMPUTE_PLANE: Final = "compute-plane"
 CORDONED: Final = "cordoned"
@@ -185,10 +184,15 @@ def compute_cordon_status(facts: Mapping[str, Any]) -> str:
     return CORDONED_STATUS if facts.get("cordoned") is True else UNCORDONED
 
 
+def _complete_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts, with defaults for missing and unknown ones."""
+    known_facts = {name: value for name, value in facts.items() if is_set_and_known(value)}
+    return {**get_default_facts(), **known_facts}
+
+
 def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
     """Return all reasons that a machine takes no new VM; "" if it is schedulable."""
-    known_facts = {name: value for name, value in facts.items() if value is not None and value is not UNKNOWN}
-    values = {**get_default_facts(), **known_facts}
+    values = _complete_facts(facts)
     reasons = [fact.find_reason(values[fact.name]) for fact in MACHINE_FACTS]
     return ", ".join(dict.fromkeys(filter(None, reasons)))
 
@@ -206,8 +210,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
     """Build the status of a machine out of service; None for one in service, evacuated only, or
     without the compute role.
     """
-    known_facts = {name: value for name, value in facts.items() if value is not None and value is not UNKNOWN}
-    values = {**get_default_facts(), **known_facts}
+    values = _complete_facts(facts)
     if _check_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None
     is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
@@ -286,11 +289,11 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
     """Return the hardware described by `machine_sku` or `machine`; None for neither."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
-        figures = [block.get(n) for n in _FIGURES]
-        known_figures = [f for f in figures if isinstance(f, int)]
+        figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]
+        if len(figures) < len(_FIGURES):
+            return None
         vfs = block.get("vfs_per_cell")
-        vfs = vfs if isinstance(vfs, int) else VFS_PER_CELL
-        return Hardware(None, *known_figures)._replace(vfs_per_cell=vfs) if len(known_figures) == len(figures) else None
+        return Hardware(None, *figures)._replace(vfs_per_cell=vfs if isinstance(vfs, int) else VFS_PER_CELL)
     name = attributes.get("machine_sku")
     sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
     if sku is None:

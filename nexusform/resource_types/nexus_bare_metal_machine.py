@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import inf
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_list
 from nexusform.resource_types.machine_facts import (
     DETAILED_STATUSES,
     MACHINE_BLOCK,
@@ -117,11 +118,9 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _iterate_occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    blocks = attributes.get("occupied")
-    if isinstance(blocks, list):
-        for index, block in enumerate(blocks):
-            if isinstance(block, Mapping):
-                yield index, block
+    for index, block in enumerate(get_list(attributes, "occupied")):
+        if isinstance(block, Mapping):
+            yield index, block
 
 
 def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
@@ -141,13 +140,13 @@ def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapp
 
 def _check_numa_cell_list(cells: Sequence[int | float | Fraction], last: int | None, path: Path) -> Iterator[Problem]:
     """Yield the problems of a list of NUMA cells; `last` is the last one of the machine, None if unknown."""
-    range_text = f"0 to {last}" if last is not None else "counted from 0"
+    range_text, highest = ("counted from 0", inf) if last is None else (f"0 to {last}", last)
     for cell in cells:
-        if not isinstance(cell, int) or cell < 0 or (last is not None and cell > last):
+        if not isinstance(cell, int) or not 0 <= cell <= highest:
             yield Problem(path, "invalid-numa-cell", f"There is no cell {cell}: the cells are {range_text}.")
-    if len(set(cells)) != len(cells):
+    if len(set(cells)) < len(cells):
         yield Problem(path, "invalid-numa-cell", f"The list {cells} contains a cell twice. List each once.")
-    elif not cells:
+    if not cells:
         detail = '"cells" is empty, but a VM uses at least one cell. Omit it if the cells are unknown.'
         yield Problem(path, "conflicting-numa-cells", detail)
 

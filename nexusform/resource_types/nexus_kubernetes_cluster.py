@@ -43,6 +43,7 @@ from nexusform.resource_types.shared_arguments import (
     check_even_control_plane,
     check_skus,
     check_whole_numbers,
+    get_known_blocks,
     is_set_and_known,
 )
 from nexusform.resources.address import Address
@@ -129,14 +130,13 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         if parse_version(str(version)) is None:
             detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
             problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
-    plane = attributes.get("control_plane")
-    if isinstance(plane, dict):
-        problems += check_whole_numbers(plane, ("count",), ("control_plane",))
-        problems += check_even_control_plane(plane.get("count"), ("control_plane", "count"))
+    plane = get_known_blocks(attributes, "control_plane")
+    problems += check_whole_numbers(plane, ("count",), ("control_plane",))
+    problems += check_even_control_plane(plane.get("count"), ("control_plane", "count"))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
     problems += check_azure_block(attributes, _ARGUMENT_PROPERTIES, ())
-    pools = attributes.get("agent_pool")
-    for name, pool in pools.items() if isinstance(pools, dict) else ():
+    pools = get_known_blocks(attributes, "agent_pool")
+    for name, pool in pools.items():
         path = ("agent_pool", name)
         problems += check_whole_numbers(pool, ("count", "sriov_vfs"), path)
         problems += check_upgrade_settings(pool, path)
@@ -150,7 +150,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(path, "invalid-agent-pool-name", detail))
         else:
             problems += check_pool_name(name, path)
-    counts = [pool.get("count") for pool in pools.values()] if isinstance(pools, dict) else []
+    counts = [pool.get("count") for pool in pools.values()]
     nodes = sum(count for count in counts if isinstance(count, int))
     if nodes > MAXIMUM_NODES:
         detail = f"A cluster has at most {MAXIMUM_NODES} nodes; the pools of this one have {nodes}."
@@ -211,11 +211,9 @@ def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
     """Return the problems of unknown VM SKUs of the control plane and the pools."""
-    plane, pools = attributes.get("control_plane"), attributes.get("agent_pool")
-    sku_names: list[tuple[Path, Any]] = []
-    if isinstance(plane, dict):
-        sku_names.append((("control_plane", "vm_sku_name"), plane.get("vm_sku_name")))
-    for name, pool in pools.items() if isinstance(pools, dict) else ():
+    plane = get_known_blocks(attributes, "control_plane")
+    sku_names: list[tuple[Path, Any]] = [(("control_plane", "vm_sku_name"), plane.get("vm_sku_name"))]
+    for name, pool in get_known_blocks(attributes, "agent_pool").items():
         sku_names.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
     return check_skus(sku_names, known_skus)
 

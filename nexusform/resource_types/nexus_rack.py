@@ -30,6 +30,7 @@ from nexusform.resource_types.shared_arguments import (
     build_reference_problem,
     build_required_argument,
     check_whole_numbers,
+    get_known_blocks,
     is_set_and_known,
 )
 from nexusform.scheduling.racks.vms import Machine
@@ -135,9 +136,9 @@ def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of overrides for machines missing in the rack."""
-    overrides = attributes.get("machine_override")
+    overrides = get_known_blocks(attributes, "machine_override")
     machines = derive(attributes)["machines"]
-    if not isinstance(overrides, Mapping) or not isinstance(machines, Mapping):
+    if machines is UNKNOWN:
         return []
     count, name = len(machines), attributes.get("name")
     range_text = f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}" if count else "none"

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.json_data.plain_data import get_list
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_id_builder,
@@ -66,9 +67,8 @@ build_id: Final = build_id_builder("name")
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check for groups without members."""
-    groups = attributes.get("group")
     problems = []
-    for index, group in enumerate(groups if isinstance(groups, list) else ()):
+    for index, group in enumerate(get_list(attributes, "group")):
         parts = [group.get(name) for name in ("cluster_ids", "pool_ids", "workload_selector")]
         if not any(part is not None and part != [] for part in parts):
             detail = "The group is empty. Set cluster_ids, pool_ids or a workload_selector."

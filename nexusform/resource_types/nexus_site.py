@@ -14,6 +14,7 @@ from nexusform.resource_types.shared_arguments import (
     build_name_attribute,
     build_optional_argument,
     check_whole_numbers,
+    get_known_blocks,
 )
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, RackSpread
 from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInventory, SiteSettings
@@ -112,8 +113,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
-    scheduler = attributes.get("scheduler")
-    settings: Mapping[str, Any] = scheduler if isinstance(scheduler, Mapping) else {}
+    settings = get_known_blocks(attributes, "scheduler")
     inventory.sites[address] = SiteSettings(
         site_id,
         site_id,

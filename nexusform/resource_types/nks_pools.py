@@ -19,6 +19,7 @@ from nexusform.resource_types.shared_arguments import (
     build_optional_argument,
     build_required_argument,
     build_unknown_sku_problem,
+    get_known_blocks,
 )
 from nexusform.scheduling.kubelet import (
     GIB,
@@ -144,9 +145,7 @@ def get_zones(values: Mapping[str, Any]) -> frozenset[str] | None:
 
 def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Problem]:
     """Yield a problem unless surge or unavailable is above zero."""
-    settings = values.get("upgrade_settings")
-    if not isinstance(settings, dict):
-        return
+    settings = get_known_blocks(values, "upgrade_settings")
     amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
     if all(isinstance(amount, str) and amount.rstrip("%").strip("0") == "" for amount in amounts):
         detail = "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1."

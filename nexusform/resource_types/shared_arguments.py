@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_names, suggest_name
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_value_at_path
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Unknown
@@ -79,6 +79,12 @@ def build_id_builder(*names: str) -> Callable[[Mapping[str, Any]], str]:
 def is_set_and_known(value: Any) -> bool:
     """Return whether the value is set and known."""
     return value is not None and value is not UNKNOWN
+
+
+def get_known_blocks(attributes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the block of a type, or its blocks by label; empty if they are absent or unknown."""
+    blocks = attributes.get(name)
+    return blocks if isinstance(blocks, Mapping) else {}
 
 
 def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
@@ -171,17 +177,16 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
     """Yield the problems of the azure block among the arguments of a resource or pool at `path`.
     `argument_properties` are the properties of the body set by arguments.
     """
-    block = values.get("azure")
-    body = block.get("body") if isinstance(block, Mapping) else None
+    body = get_value_at_path(values, "azure", "body")
     if not is_set_and_known(body):
         return
     body_path = (*path, "azure", "body")
-    properties = body.get("properties") if isinstance(body, Mapping) else None
+    properties = get_value_at_path(body, "properties")
     if not isinstance(body, Mapping) or not isinstance(properties, Mapping | _UnsetOrUnknown):
         detail = "A body is an object such as { properties = { networkConfiguration = { ... } } }."
         yield Problem(body_path, "invalid-azure-body", detail)
         return
-    known = properties if isinstance(properties, Mapping) else {}
+    known = get_known_blocks(body, "properties")
     names: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
     names += [("properties", name) for name in sorted(argument_properties) if name in known]
     for property_path in names:

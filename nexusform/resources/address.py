@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 Key: TypeAlias = int | str | None
 Mode: TypeAlias = Literal["managed", "data"]
+MODES: Final[Mapping[str, Mode]] = {"resource": "managed", "data": "data"}  # by the keyword of a block
+MODE_KEYWORDS: Final[Mapping[Mode, Literal["resource", "data"]]] = {"managed": "resource", "data": "data"}
+MODE_PREFIXES: Final[Mapping[Mode, str]] = {"managed": "", "data": "data."}  # of addresses
+OTHER_MODES: Final[Mapping[Mode, Mode]] = {"managed": "data", "data": "managed"}
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
@@ -39,8 +44,8 @@ class ConfigAddress(Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
-        data = "data." if self.mode == "data" else ""
-        return "".join(f"module.{name}." for name in self.module) + f"{data}{self.type}.{self.name}"
+        modules = "".join(f"module.{name}." for name in self.module)
+        return f"{modules}{MODE_PREFIXES[self.mode]}{self.type}.{self.name}"
 
 
 class Address(Struct, frozen=True, gc=False):
@@ -63,8 +68,7 @@ class Address(Struct, frozen=True, gc=False):
         return ConfigAddress(tuple(step.name for step in self.module), self.mode, self.type, self.name)
 
     def __str__(self) -> str:
-        data = "data." if self.mode == "data" else ""
-        local = f"{data}{self.type}.{self.name}{format_key(self.key)}"
+        local = f"{MODE_PREFIXES[self.mode]}{self.type}.{self.name}{format_key(self.key)}"
         return f"{format_module(self.module)}.{local}" if self.module else local
 
 

@@ -44,6 +44,9 @@ class TupleType(Struct, frozen=True):
     elements: tuple[Type, ...]
 
 
+_NO_DEFAULTS: Final[Mapping[str, object]] = {}
+
+
 class ObjectType(Struct, frozen=True):
     """object({...}); attributes sorted by name.
 
@@ -57,18 +60,16 @@ class ObjectType(Struct, frozen=True):
 
     @staticmethod
     def create(
-        attributes: Mapping[str, Type], optional: Iterable[str] = (), defaults: Mapping[str, object] | None = None
+        attributes: Mapping[str, Type], optional: Iterable[str] = (), defaults: Mapping[str, object] = _NO_DEFAULTS
     ) -> ObjectType:
         """Create an object type from mappings in any order."""
         pairs = tuple(sorted(attributes.items(), key=lambda pair: pair[0]))
-        default_pairs = tuple(sorted((defaults or {}).items(), key=lambda pair: pair[0]))
+        default_pairs = tuple(sorted(defaults.items(), key=lambda pair: pair[0]))
         return ObjectType(pairs, frozenset(optional), default_pairs)
 
     def get_attribute(self, name: str) -> Type | None:
         """Return the type of an attribute, or None."""
-        return next(
-            (attribute_type for attribute_name, attribute_type in self.attributes if attribute_name == name), None
-        )
+        return next((attribute_type for known_name, attribute_type in self.attributes if known_name == name), None)
 
 
 Type: TypeAlias = PrimitiveType | ListType | SetType | MapType | TupleType | ObjectType

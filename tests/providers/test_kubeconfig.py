@@ -55,6 +55,7 @@ def get_problem(path: Path, context: str = "") -> str:
         ("kind: Pod", "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users."),
         ("clusters: [1]", "FILE cannot be used: clusters[0] must have a name and a cluster."),
         ("users: {a: 1}", "FILE cannot be used: users[0] must have a name and a user."),
+        ("users: [{name: a, user: token}]", "FILE cannot be used: users[0] must have a name and a user."),
         ("contexts: [{name: a}]", "FILE has no current context. Set one: a."),
     ],
 )

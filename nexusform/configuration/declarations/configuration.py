@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, JsonBody, Traversal
-from nexusform.resources.address import AddressPattern, ConfigAddress, Mode
+from nexusform.resources.address import MODE_KEYWORDS, AddressPattern, ConfigAddress, Mode
 from nexusform.schemas.value_types import DYNAMIC, Type
 from nexusform.values.typed_value import EPHEMERAL, NO_MARKS, SENSITIVE, Value
 
@@ -136,7 +136,14 @@ class ResourceBlock(Struct, frozen=True):
     @property
     def header(self) -> str:
         """`resource "type" "name"`, as displayed by diagnostics."""
-        return f'{"data" if self.mode == "data" else "resource"} "{self.type}" "{self.name}"'
+        return f'{MODE_KEYWORDS[self.mode]} "{self.type}" "{self.name}"'
+
+
+def get_repetition_argument(count: object, for_each: object) -> str:
+    """Return the name of the configured repetition argument; "" without one."""
+    if count is not None:
+        return "count"
+    return "" if for_each is None else "for_each"
 
 
 class CallHeader(Struct, frozen=True):

@@ -9,10 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.domains.editor import schema_lookup
-from nexusform.domains.editor.module_files import ModuleText, Symbol
-from nexusform.language.syntax.syntax_nodes import Block, Body
-from nexusform.resource_types.registry import build_registries
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
+from nexusform.domains.editor.module_files import ModuleText, Symbol, get_native_body
+from nexusform.language.syntax.syntax_nodes import Block
+from nexusform.schemas.block_schema import AttributeSchema, Nesting
 from nexusform.schemas.value_types import describe_type
 
 
@@ -34,6 +33,13 @@ _NAME: Final = re.compile(r"^\s*([\w-]*)$")
 _QUOTED: Final = re.compile(r'"([^"$%{}]*)$')
 _REFERENCE: Final = re.compile(r"[\w.-]*$")
 _ASSIGNED: Final = re.compile(r"^\s*([\w-]+)\s*=")
+_TWO_LABELS: Final = ' "$1" "$2"'
+_ONE_LABEL: Final = ' "$1"'
+_LABELS: Final = {
+    "resource": _TWO_LABELS,
+    "data": _TWO_LABELS,
+    **dict.fromkeys(("variable", "output", "module", "provider", "check"), _ONE_LABEL),
+}
 
 
 def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
@@ -56,37 +62,32 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         return list(proposals)
     if argument is None:
         return []
-    schema = schema_lookup.find_nested_block_schema(blocks)
-    attribute = schema.attributes.get(argument) if schema is not None else None
+    attribute = schema_lookup.find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)
     if quoted_match is not None and line_prefix.count('"') % 2:
         return list(_suggest_values(argument, attribute, module, quoted_match[1]))
     reference_match = _REFERENCE.search(line_prefix)
-    return list(_suggest_references(module, attribute, reference_match[0] if reference_match is not None else ""))
+    assert reference_match is not None, "the pattern matches an empty text, too"
+    return list(_suggest_references(module, attribute, reference_match[0]))
 
 
 def _suggest_types(keyword: str, typed_text: str) -> Iterator[Suggestion]:
-    schema_by_type = build_registries().schemas["managed" if keyword == "resource" else "data"]
-    for name in schema_by_type:
-        text = schema_by_type[name].description
-        yield Suggestion(name, "type", name, len(typed_text.encode()), text=text)
+    for name, schema in schema_lookup.get_schemas(keyword).items():
+        yield Suggestion(name, "type", name, len(typed_text.encode()), text=schema.description)
 
 
 def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
     for name, text in schema_lookup.TOP_LEVEL.items():
-        labels = {"resource": ' "$1" "$2"', "data": ' "$1" "$2"'}.get(name, "")
-        if name in ("variable", "output", "module", "provider", "check"):
-            labels = ' "$1"'
-        yield Suggestion(name, "block", f"{name}{labels} {{\n  $0\n}}", len(typed_text.encode()), text=text)
+        insert = f"{name}{_LABELS.get(name, '')} {{\n  $0\n}}"
+        yield Suggestion(name, "block", insert, len(typed_text.encode()), text=text)
 
 
 def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Suggestion]:
     """Yield suggestions for the arguments and blocks of a block."""
     schema = schema_lookup.find_nested_block_schema(blocks)
-    if schema is None:
+    if schema is schema_lookup.UNKNOWN_SCHEMA:
         return
-    body = blocks[-1].body
-    set_names = {attribute.name for attribute in body.attributes} if isinstance(body, Body) else set()
+    set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
     length = len(typed_text.encode())
     # Suggestions for arguments not set yet, required ones first.
     for name, attribute in sorted(schema_lookup.list_settable(schema), key=lambda item: not item[1].required):
@@ -151,10 +152,6 @@ def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[
 
 def _list_attributes(symbol: Symbol) -> Iterator[tuple[str, str]]:
     """Yield the attributes of a resource or data block with their types."""
-    modes = {"resource": "managed", "data": "data"}
-    if symbol.kind not in modes:
-        return
-    schema_by_type = build_registries().schemas["managed" if symbol.kind == "resource" else "data"]
-    schema: BlockSchema | None = schema_by_type.get(symbol.type)
-    for name, attribute in schema.attributes.items() if schema is not None else ():
+    schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
+    for name, attribute in schema.attributes.items():
         yield name, describe_type(attribute.type)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from nexusform.domains.editor import schema_lookup
-from nexusform.domains.editor.module_files import ModuleText, Occurrence
+from nexusform.domains.editor.module_files import ModuleText, Occurrence, get_native_body, is_within
 from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name
-from nexusform.language.syntax.syntax_nodes import Block, Body, StringLiteral
-from nexusform.resource_types.registry import build_registries
+from nexusform.language.syntax.syntax_nodes import Block, StringLiteral
 
 
 def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, offset: int) -> str:
@@ -18,20 +17,17 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
     blocks = module.find_blocks(path, offset)
     if attribute is not None:
         # The documentation of an argument, or of its selected value.
-        schema = schema_lookup.find_nested_block_schema(blocks)
-        schema_attribute = schema.attributes.get(attribute.name) if schema is not None else None
+        schema_attribute = schema_lookup.find_nested_block_schema(blocks).attributes.get(attribute.name)
         expression = attribute.expression
-        if isinstance(expression, StringLiteral) and expression.span.start.byte <= offset <= expression.span.end.byte:
-            meaning_by_value = {
-                choice.value: choice.meaning
-                for choice in schema_lookup.list_argument_choices(attribute.name, schema_attribute, module)
-            }
-            if meaning_by_value.get(expression.value):
-                return f"**`{expression.value}`** {meaning_by_value[expression.value]}"
+        if isinstance(expression, StringLiteral) and is_within(expression.span, offset):
+            choices = schema_lookup.list_argument_choices(attribute.name, schema_attribute, module)
+            meaning = {choice.value: choice.meaning for choice in choices}.get(expression.value)
+            if meaning:
+                return f"**`{expression.value}`** {meaning}"
         if schema_attribute is not None:
             return schema_lookup.describe_attribute(attribute.name, schema_attribute)
         return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
-    if blocks and blocks[-1].header_span.start.byte <= offset <= blocks[-1].header_span.end.byte:
+    if blocks and is_within(blocks[-1].header_span, offset):
         return _describe_block(preview, blocks)
     return ""
 
@@ -44,13 +40,12 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
     if block is None:
         parts.append("Not declared in this module.")
     elif symbol.kind in ("resource", "data"):
-        schema_by_type = build_registries().schemas["managed" if symbol.kind == "resource" else "data"]
-        schema = schema_by_type.get(symbol.type)
-        type_text = schema_lookup.escape_description(schema.description) if schema is not None else ""
-        texts = [text for (block, _), text in preview.texts.items() if block == symbol.reference]
+        schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
+        parts.append(schema_lookup.escape_description(schema.description))
+        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]
         hint = preview.hints.get((symbol.reference, ""))
-        placements = [*texts, *([f"on {hint} (predicted)"] if hint else [])]
-        parts += [type_text, *placements]
+        if hint:
+            parts.append(f"on {hint} (predicted)")
     else:
         parts += _quote_argument_source(block, ("description", "type", "source"), module)
     return "\n\n".join(part for part in parts if part)
@@ -58,12 +53,10 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
 
 def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:
     """Return the configured source text of these arguments."""
-    if not isinstance(block.body, Body):
-        return []
     text = module.files[block.span.filename].text.encode()
     return [
         f"`{text[attribute.span.start.byte : attribute.span.end.byte].decode()}`"
-        for attribute in block.body.attributes
+        for attribute in get_native_body(block).attributes
         if attribute.name in names
     ]
 
@@ -73,13 +66,11 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
     block = blocks[-1]
     if len(blocks) == 1:
         return schema_lookup.TOP_LEVEL.get(block.type, "")
-    outer_block = blocks[0]
-    if len(outer_block.labels) == 2:
-        text = preview.texts.get((f"{outer_block.labels[0].value}.{outer_block.labels[1].value}", get_pool_name(block)))
-        if text:
-            return text
-    schema = schema_lookup.find_nested_block_schema(blocks[:-1])
-    nested = schema.blocks.get(block.type) if schema is not None else None
+    address = ".".join(label.value for label in blocks[0].labels)
+    text = preview.texts.get((address, get_pool_name(block)))
+    if text:
+        return text
+    nested = schema_lookup.find_nested_block_schema(blocks[:-1]).blocks.get(block.type)
     if nested is not None:
         return schema_lookup.describe_block(block.type, nested)
     return schema_lookup.META_BLOCKS.get(block.type, "")

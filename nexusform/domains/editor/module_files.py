@@ -20,7 +20,7 @@ from nexusform.language.parser import parse_file
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Traversal, TraverseAttribute
 from nexusform.language.syntax.token_stream import CURLY_QUOTES
-from nexusform.resources.address import render_moved_block
+from nexusform.resources.address import MODE_PREFIXES, MODES, render_moved_block
 
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
@@ -48,8 +48,8 @@ class Symbol(NamedTuple):
     @property
     def reference(self) -> str:
         """Reference to the symbol in expressions."""
-        if self.kind in ("resource", "data"):
-            return f"{'data.' if self.kind == 'data' else ''}{self.type}.{self.name}"
+        if self.kind in MODES:
+            return f"{MODE_PREFIXES[MODES[self.kind]]}{self.type}.{self.name}"
         return f"{_ROOTS.get(self.kind, self.kind)}.{self.name}"
 
 
@@ -74,12 +74,7 @@ class ModuleText(Struct, frozen=True):
             for block in tree.blocks:
                 yield from _list_declarations(path, text, block)
                 for traversal in _list_traversals(block):
-                    occurrence = _resolve_traversal_to_symbol(path, text, traversal)
-                    # `from` of a moved block names a former address.
-                    if occurrence is not None and not (
-                        block.type == "moved" and _is_in_from_argument(block, traversal)
-                    ):
-                        yield occurrence
+                    yield from _resolve_traversal_to_symbol(path, text, traversal)
 
     def list_symbols(self) -> dict[Symbol, FileRange]:
         """Return the declarations of the module with their ranges, in the order of the files."""
@@ -89,43 +84,39 @@ class ModuleText(Struct, frozen=True):
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
         """Return the occurrence at a byte of a file, including the end of the name."""
-        for occurrence in self.list_occurrences():
-            if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
-                return occurrence
-        return None
+        occurrences = (occurrence for occurrence in self.list_occurrences() if occurrence.range.path == path)
+        return next((item for item in occurrences if item.range.start <= offset <= item.range.end), None)
+
+    def list_blocks(self, path: str) -> tuple[Block, ...]:
+        """Return the top-level blocks of a file; none for a file outside of the module."""
+        return self.trees[path].blocks if path in self.trees else ()
 
     def find_blocks(self, path: str, offset: int) -> list[Block]:
         """Return the blocks around a byte of a file, outermost first."""
         blocks: list[Block] = []
-        body: object = self.trees.get(path)
-        while isinstance(body, Body):
-            enclosing_block = next((b for b in body.blocks if _is_in_block(b, offset)), None)
+        candidates = self.list_blocks(path)
+        while True:
+            enclosing_block = next((block for block in candidates if _is_in_block(block, offset)), None)
             if enclosing_block is None:
-                break
+                return blocks
             blocks.append(enclosing_block)
-            body = enclosing_block.body
-        return blocks
+            candidates = get_native_body(enclosing_block).blocks
 
     def find_attribute(self, path: str, offset: int) -> Attribute | None:
         """Return the argument at a byte of a file."""
-        blocks = self.find_blocks(path, offset)
-        body: object = blocks[-1].body if blocks else self.trees.get(path)
-        if not isinstance(body, Body):
+        if path not in self.trees:
             return None
-        return next(
-            (
-                attribute
-                for attribute in body.attributes
-                if _is_within(attribute.span.start.byte, offset, attribute.span.end.byte)
-            ),
-            None,
-        )
+        blocks = self.find_blocks(path, offset)
+        body = get_native_body(blocks[-1]) if blocks else self.trees[path]
+        return next((attribute for attribute in body.attributes if is_within(attribute.span, offset)), None)
 
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
         """Return the block that declares a symbol; for a local the `locals` block."""
         range_in_file = self.list_symbols().get(symbol)
-        blocks = self.find_blocks(range_in_file.path, range_in_file.start) if range_in_file is not None else []
-        return blocks[0] if blocks else None
+        if range_in_file is None:
+            return None
+        blocks = self.list_blocks(range_in_file.path)
+        return next((block for block in blocks if _is_in_block(block, range_in_file.start)), None)
 
 
 def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
@@ -154,11 +145,18 @@ def _parse_configuration_file(path: str, text: str) -> Body:
 
 
 def _is_in_block(block: Block, offset: int) -> bool:
-    return isinstance(block.body, Body) and _is_within(block.span.start.byte, offset, block.span.end.byte - 1)
+    return block.span.start.byte <= offset < block.span.end.byte
 
 
-def _is_within(start: int, offset: int, end: int) -> bool:
-    return start <= offset <= end
+def is_within(span: Span, offset: int) -> bool:
+    """Return whether a byte is in a span, including its end."""
+    return span.start.byte <= offset <= span.end.byte
+
+
+def get_native_body(block: Block) -> Body:
+    """Return the body of a block of a native file; the editor reads no JSON."""
+    assert isinstance(block.body, Body), "native files only"
+    return block.body
 
 
 # --- declarations and references -----------------------------------------------------------------
@@ -180,37 +178,32 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
     elif block.type in ("resource", "data") and len(labels) == 2:
         symbol = Symbol(block.type, labels[0].value, labels[1].value)
         yield Occurrence(symbol, _get_label_range(path, text, labels[1].span), is_declaration=True)
-    elif block.type == "locals" and isinstance(block.body, Body):
-        for local in block.body.attributes:
+    elif block.type == "locals":
+        for local in get_native_body(block).attributes:
             yield Occurrence(Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True)
 
 
 def _list_traversals(block: Block) -> Iterator[Traversal]:
-    if not isinstance(block.body, Body):
-        return
-    for attribute in block.body.attributes:
-        yield from list_traversals(attribute.expression)
-    for inner in block.body.blocks:
+    """Yield the traversals in a block, except in `from` of a moved block: it names a former address."""
+    body = get_native_body(block)
+    for attribute in body.attributes:
+        if (block.type, attribute.name) != ("moved", "from"):
+            yield from list_traversals(attribute.expression)
+    for inner in body.blocks:
         yield from _list_traversals(inner)
 
 
-def _is_in_from_argument(block: Block, traversal: Traversal) -> bool:
-    assert isinstance(block.body, Body), "native files only"
-    source = next((attribute for attribute in block.body.attributes if attribute.name == "from"), None)
-    return source is not None and source.span.start <= traversal.span.start < source.span.end
-
-
-def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -> Occurrence | None:
-    """Return the symbol referenced by a traversal; None for names without a declaration."""
+def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -> Iterator[Occurrence]:
+    """Yield the symbol referenced by a traversal; nothing for names without a declaration."""
     names = [step for step in traversal.steps[:2] if isinstance(step, TraverseAttribute)]
     root = traversal.root.name
-    if root in _KINDS and names:
-        return Occurrence(Symbol(_KINDS[root], "", names[0].name), _get_step_range(path, text, names[0]))
-    if root == "data" and len(names) == 2:
-        return Occurrence(Symbol("data", names[0].name, names[1].name), _get_step_range(path, text, names[1]))
-    if root not in _RESERVED_ROOTS and root not in _KINDS and root != "data" and names:
-        return Occurrence(Symbol("resource", root, names[0].name), _get_step_range(path, text, names[0]))
-    return None
+    if root == "data":
+        if len(names) == 2:
+            yield Occurrence(Symbol("data", names[0].name, names[1].name), _get_step_range(path, text, names[1]))
+    elif names and root not in _RESERVED_ROOTS:
+        # A root without a kind of its own is a resource type.
+        symbol = Symbol(_KINDS[root], "", names[0].name) if root in _KINDS else Symbol("resource", root, names[0].name)
+        yield Occurrence(symbol, _get_step_range(path, text, names[0]))
 
 
 def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRange:
@@ -289,10 +282,9 @@ class QuickFix(NamedTuple):
 def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickFix]:
     """Yield the possible changes for a finding, if any."""
     span = finding.subject
-    source = module.files.get(span.filename) if span is not None else None
-    if span is None or source is None:
+    if span is None or span.filename not in module.files:
         return
-    text = source.text.encode()
+    text = module.files[span.filename].text.encode()
     range_in_file = FileRange(span.filename, span.start.byte, span.end.byte)
     suggested_name = extract_suggested_name(finding.detail)
     if suggested_name:

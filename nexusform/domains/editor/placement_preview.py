@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.editor.module_files import ModuleText
-from nexusform.language.syntax.syntax_nodes import Block, Body
+from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.domains.editor.module_files import ModuleText, get_native_body
+from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.plan import Mode, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
@@ -94,7 +94,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
         (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
     )
     capacity_text = f"; capacity for {capacity.free:,} more" if capacity is not None else ""
-    zones_text = f" on {'zone' if len(zones) == 1 else 'zones'} {', '.join(zones)}" if zones else ""
+    zones_text = f" on {select_word_form(len(zones), 'zone')} {', '.join(zones)}" if zones else ""
     return (
         f"{table.cluster}/{table.pool}: "
         f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_vms_per_rack(table)} "
@@ -112,14 +112,12 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield the keys of a file's blocks in a preview, and the end of their headers."""
-    tree = module.trees.get(path)
-    for block in tree.blocks if tree is not None else ():
-        if block.type != "resource" or len(block.labels) < 2:
+    for block in module.list_blocks(path):
+        if block.type != "resource":
             continue
-        address = f"{block.labels[0].value}.{block.labels[1].value}"
+        address = ".".join(label.value for label in block.labels)
         yield (address, ""), block.header_span.end.byte
-        body = block.body
-        for inner_block in body.blocks if isinstance(body, Body) else ():
+        for inner_block in get_native_body(block).blocks:
             yield (address, get_pool_name(inner_block)), inner_block.header_span.end.byte
 
 

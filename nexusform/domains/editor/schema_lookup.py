@@ -10,6 +10,7 @@ from msgspec import Struct
 from nexusform.domains.editor.module_files import ModuleText
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import MODES
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, compute_size_key
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import describe_type
@@ -41,16 +42,25 @@ TOP_LEVEL: Final[Mapping[str, str]] = {
 }
 
 
-def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema | None:
-    """Return the schema of the innermost of these nested blocks; the outermost is a resource or data source."""
-    if not blocks or blocks[0].type not in ("resource", "data") or not blocks[0].labels:
-        return None
-    schema_by_type = build_registries().schemas["managed" if blocks[0].type == "resource" else "data"]
-    schema = schema_by_type.get(blocks[0].labels[0].value)
-    for block in (block for block in blocks[1:] if block.type != "content"):
+# Schema of blocks without one: unknown types, and blocks outside of resources and data sources.
+UNKNOWN_SCHEMA: Final = BlockSchema({})
+_UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, "")
+
+
+def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
+    """Return the schemas of resources ("resource") or data sources ("data") by type; empty for other blocks."""
+    return build_registries().schemas[MODES[block_type]] if block_type in MODES else {}
+
+
+def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
+    """Return the schema of the innermost of these nested blocks, or UNKNOWN_SCHEMA."""
+    if not blocks or not blocks[0].labels:
+        return UNKNOWN_SCHEMA
+    schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)
+    for block in blocks[1:]:
         block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
-        nested = schema.blocks.get(block_type) if schema is not None else None
-        schema = nested.schema if nested is not None else None
+        if block_type != "content":
+            schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
     return schema
 
 
@@ -108,6 +118,4 @@ def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
 
 def list_settable(schema: BlockSchema) -> Iterable[tuple[str, AttributeSchema]]:
     """Return the arguments a user can set."""
-    return (
-        (name, attribute) for name, attribute in schema.attributes.items() if attribute.required or attribute.optional
-    )
+    return ((name, attribute) for name, attribute in schema.attributes.items() if attribute.is_configurable)

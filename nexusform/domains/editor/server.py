@@ -18,7 +18,6 @@ from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 
 import nexusform
-from nexusform.configuration.loader import NATIVE
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
@@ -29,6 +28,7 @@ from nexusform.domains.editor.module_files import (
     Occurrence,
     RenameError,
     TextChange,
+    get_native_body,
     list_quick_fixes,
     read_module,
     rename_symbol,
@@ -36,6 +36,7 @@ from nexusform.domains.editor.module_files import (
 from nexusform.domains.editor.placement_preview import PlacementPreview, build_saved_preview, list_placement_blocks
 from nexusform.language.formatter import format_text
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body
+from nexusform.resources.address import MODE_PREFIXES, MODES
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.directory_validation import validate_directory
 
@@ -267,7 +268,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         path = _resolve_path(parameters.text_document.uri)
         source = editor.load_module(path).files.get(path)
-        if source is None or not path.endswith(NATIVE):
+        if source is None:
             return []
         text, problems = format_text(source)
         full_range = lsp.Range(lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode())))
@@ -352,9 +353,9 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
             kind = item.type if is_top else "block"
             labels = [label.value for label in item.labels]
             name = " ".join([item.type, *labels])
-            if kind in ("resource", "data") and len(labels) == 2:
-                name = f"{'data.' if kind == 'data' else ''}{labels[0]}.{labels[1]}"
-            children = _list_symbols(item.body, text) if isinstance(item.body, Body) else []
+            if kind in MODES and len(labels) == 2:
+                name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
+            children = _list_symbols(get_native_body(item), text)
         symbols.append(
             lsp.DocumentSymbol(
                 name=name,

@@ -6,7 +6,7 @@ The scan is for demands with a machine of last resort, and for demands with a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NO_COUNTS, Figure, Figures, Usage, VmCounts
@@ -60,7 +60,7 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
     """Open the keys and pack them into one whole number, so that numbers compare as the keys do."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
-    active_keys = 0  # of the keys bear on the demand: a bit each
+    active_keys = 0
     dependence = KeyDependence.NONE
     for key in keys:
         figures = key.build_figures(usage, demand)
@@ -120,8 +120,16 @@ def is_rack_selection(rule: Filter) -> bool:
     return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
 
-def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
+def list_rejecting_checks(ledger: Ledger, demand: Demand) -> Iterator[tuple[Filter, RejectionCheck]]:
+    """Yield the checks of `build_machine_checks`, without filters for other demands."""
+    for rule, find_rejection in build_machine_checks(ledger, demand):
+        if find_rejection is not None:
+            yield rule, find_rejection
+
+
+def build_machine_checks(ledger: Ledger, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
     """Build the check of every filter by machine number, in profile order; None if it rejects none."""
+    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     by_rule = {id(rule): find_rejection for rule, find_rejection in prepare_filters(ledger, usage, demand)}
     filters: list[tuple[Filter, RejectionCheck | None]] = []
     for rule in ledger.site.profile.filters:
@@ -229,12 +237,9 @@ def choose_placement(
 ) -> VmRecord | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` gets the tied machines."""
     site = ledger.site
-    # The machines that no filter rejects; the last resort only if it is alone.
-    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-    passing: list[int] = list(range(len(ledger.site.machines)))
-    for _, find_rejection in build_machine_checks(ledger, usage, demand):
-        if find_rejection is not None:
-            passing = [machine for machine in passing if find_rejection(machine) is None]
+    passing = list(range(len(site.machines)))
+    for _, find_rejection in list_rejecting_checks(ledger, demand):
+        passing = [machine for machine in passing if find_rejection(machine) is None]
     passing = exclude_last_resort(ledger, demand, passing)
     if not passing:
         return None

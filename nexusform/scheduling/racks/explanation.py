@@ -64,8 +64,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
-    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-    filters = demand_rules.build_machine_checks(ledger, usage, demand)
+    filters = list(demand_rules.list_rejecting_checks(ledger, demand))
     rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
     shortage = _find_exhausting_filter(context, rack_filters)
     if shortage is not None:
@@ -82,12 +81,10 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
 
 
 def _find_exhausting_filter(
-    context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck | None]]
+    context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck]]
 ) -> NoFitReason | None:
     """Return the shortage of the first filter that leaves no machine; filters apply one after another."""
     for rule, find_rejection in filters:
-        if find_rejection is None:
-            continue
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
         if not passing:
             return NoFitReason(rule.binding or rule.name, rule.describe_shortage(context))
@@ -278,6 +275,7 @@ class MachineRanking:
 
 
 def _is_ranked_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
+    """Return whether no item has lower figures; `lowest` are the lowest ones, None without items."""
     return lowest is None or figures <= lowest
 
 
@@ -303,11 +301,8 @@ class _FigureCache:
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
     """Return the machines that fit the VM in some legal split, and those that fit it in all."""
-    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(ledger.site.machines)))
-    for rule, find_rejection in demand_rules.build_machine_checks(ledger, usage, demand):
-        if find_rejection is None:
-            continue
+    for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
         unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
@@ -322,9 +317,8 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
 
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
     """List the filters that reject the machine, with the reason."""
-    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-    for rule, find_rejection in demand_rules.build_machine_checks(ledger, usage, demand):
-        reason = find_rejection(machine) if find_rejection is not None else None
+    for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
+        reason = find_rejection(machine)
         if reason is not None:
             yield rule, reason
 
@@ -332,13 +326,12 @@ def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tu
 def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
     """Return the machines that pass all filters, the result of each filter, and the rejections."""
     machines = ledger.site.machines
-    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     passing = list(range(len(machines)))
     filter_results: list[FilterCount] = []
     rejections: list[Rejection] = []
     unknown_cells = _PossibleCapacities(ledger)
     before = Interval(len(passing), len(passing))
-    for rule, find_rejection in demand_rules.build_machine_checks(ledger, usage, demand):
+    for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
         if find_rejection is not None:
             reasons = {machine: find_rejection(machine) for machine in passing}
             rejections += [

@@ -288,10 +288,9 @@ class RackScheduler:
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
         """Return the machines rejected because of existing VMs, whatever their capacity, with the reason."""
         self._choose_missing_splits()
-        usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         rejections: dict[str, str] = {}
-        for rule, find_rejection in demand_rules.build_machine_checks(self._ledger, usage, demand):
-            if find_rejection is None or not isinstance(rule, CountFilter):
+        for rule, find_rejection in demand_rules.list_rejecting_checks(self._ledger, demand):
+            if not isinstance(rule, CountFilter):
                 continue
             for number, machine in enumerate(self.machines):
                 reason = find_rejection(number)

@@ -23,7 +23,9 @@ from nexusform.domains.vnf.importers.vnf_records import (
     Vdu,
     VduScaleSteps,
     VduSize,
+    is_valid_vdu_name,
 )
+from nexusform.domains.vnf.importers.vnf_text import find_first_field
 from nexusform.json_data.plain_data import get_list, get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
@@ -62,9 +64,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
     """Return the policy of a server group; "", and a warning, if Nova does not support it."""
     notes = template.notes
-    policy_node = properties.get_node("policies")
-    if policy_node.is_absent:
-        policy_node = properties.get_node("policy")
+    policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
     policies = get_list([value] if isinstance(value, str) else value)
     unresolved = next((part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None)
@@ -220,15 +220,9 @@ class HotReading(Struct):
     resource_count: int = 0
 
 
-def get_resource_type(body: Node) -> str:
-    """Return the type of a resource."""
-    return body.get_node("type").text or body.get_node("Type").text
-
-
 def get_resource_properties(body: Node) -> Node:
     """Return the properties of a resource."""
-    properties = body.get_node("properties")
-    return body.get_node("Properties") if properties.is_absent else properties
+    return find_first_field(body, "properties", "Properties")
 
 
 # --- repetition --------------------------------------------------------------------------------
@@ -279,31 +273,29 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     """Return the sizes of a scaling group; the initial one is the desired capacity, else the minimum, else one."""
     name, body = resource
     properties = get_resource_properties(body)
-    min_size = _parse_instance_count(template, find_first_property(properties, "min_size", "MinSize"))
-    maximum = _parse_instance_count(template, find_first_property(properties, "max_size", "MaxSize"))
-    desired_node = find_first_property(properties, *_DESIRED)
+    min_size = _parse_instance_count(template, find_first_field(properties, "min_size", "MinSize"))
+    maximum = _parse_instance_count(template, find_first_field(properties, "max_size", "MaxSize"))
+    desired_node = find_first_field(properties, *_DESIRED)
     desired = _parse_instance_count(template, desired_node)
     minimum = min_size or 0
-    members = next((number for number in (desired, min_size) if number is not None), 1)
-    for wrong in _describe_contradictions(members, minimum, maximum):
-        template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
+    members = desired
+    if members is None:
+        members = 1 if min_size is None else min_size
+    for contradiction in _describe_contradictions(members, minimum, maximum):
+        template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
     return _ScalingGroupSizes(minimum, maximum, members, is_explicit, desired_node)
 
 
-def find_first_property(node: Node, *names: str) -> Node:
-    """Return the first existing property of several."""
-    return next((child for name in names if not (child := node.get_node(name)).is_absent), node.get_node(names[0]))
-
-
-def _describe_contradictions(members: int, least: int, most: int | None) -> Iterator[str]:
-    """Say how the sizes of a group contradict each other."""
-    if most is not None and most < least:
-        yield f"has a max_size of {most}, below its min_size of {least}"
-    elif most is not None and members > most:
-        yield f"requests {members} members, more than its max_size of {most}"
-    elif members < least:
-        yield f"requests {members} members, less than its min_size of {least}"
+def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:
+    """Yield the contradiction between the sizes of a group, if any."""
+    upper_bound = MAX_INSTANCES if maximum is None else maximum
+    if upper_bound < minimum:
+        yield f"has a max_size of {maximum}, below its min_size of {minimum}"
+    elif members > upper_bound:
+        yield f"requests {members} members, more than its max_size of {maximum}"
+    elif members < minimum:
+        yield f"requests {members} members, less than its min_size of {minimum}"
 
 
 def _parse_instance_count(template: Template, node: Node) -> int | None:
@@ -345,7 +337,7 @@ def add_server_vdu(
             return
         detail = f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
         notes.add_warning(properties, CORRECTED, detail)
-    if not vdu_name or "|" in vdu_name or "/" in vdu_name:
+    if not is_valid_vdu_name(vdu_name):
         notes.add_error(properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".')
         return
     flavor = template.resolve_value(properties.get_node("flavor"))

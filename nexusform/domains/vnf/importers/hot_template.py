@@ -4,6 +4,7 @@ tosca_vnfd.py: misplaced parts are read as intended, with a warning.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -23,15 +24,13 @@ from nexusform.domains.vnf.importers.hot_servers import (
     build_scaling_aspects,
     check_sriov_port,
     compute_group_repetition,
-    find_first_property,
     get_resource_properties,
-    get_resource_type,
     parse_server_group,
 )
-from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name
+from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name, get_declared_type
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
-from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, parse_documents
+from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, find_first_field, parse_documents
 
 BASE_HOT: Final = "base_hot"
 # Groups that repeat a resource.
@@ -69,7 +68,7 @@ def parse_hot(
         if kind:
             notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
             break
-        if find_first_property(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
+        if find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
             notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
         _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
     rules = build_placement_rules(reading.groups, reading.members)
@@ -89,7 +88,7 @@ class _ResourceContext(Struct, frozen=True):
 
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     template = context.template
-    resources = find_first_property(template.root, "resources", "Resources")
+    resources = find_first_field(template.root, "resources", "Resources")
     if not isinstance(resources.data, dict):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
@@ -104,7 +103,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
     """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
     template = context.template
-    kind, properties = get_resource_type(body), get_resource_properties(body)
+    kind, properties = get_declared_type(body), get_resource_properties(body)
     if kind in _SERVERS:
         add_server_vdu(reading, template, name, properties, context.repetition, context.hints)
     elif kind in _REPEATED_TYPES:
@@ -114,8 +113,8 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
     elif kind == "OS::Nova::ServerGroup":
         reading.groups[ResourceReference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        group = template.resolve_value(find_first_property(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
-        step_node = find_first_property(properties, "scaling_adjustment", "ScalingAdjustment")
+        group = template.resolve_value(find_first_field(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
+        step_node = find_first_field(properties, "scaling_adjustment", "ScalingAdjustment")
         step = parse_whole_number(template.resolve_value(step_node))
         if isinstance(group, ResourceReference) and step is not None and step > 0:
             reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
@@ -139,8 +138,8 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
         )
         notes.add_warning(misplaced_hints, CORRECTED, detail)
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
-    inner = find_first_property(properties, "resource", "resource_def")
-    kind = get_resource_type(inner)
+    inner = find_first_field(properties, "resource", "resource_def")
+    kind = get_declared_type(inner)
     inner_template = replace(template, is_repeated=True)
     inner_context = _ResourceContext(inner_template, repetition, hints, context.depth)
     if kind in _SERVERS:
@@ -173,8 +172,10 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
     passed_hints = properties.get_node(HINTS)
     if not passed_hints.is_absent:
         hints = (*hints, InheritedSchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
-    file = next((n for n in (kind, kind.rpartition("/")[2]) if n in reading.nested), "")
-    file = file or next((n for n in reading.nested if n.rpartition("/")[2] == kind.rpartition("/")[2]), "")
+    base_name = posixpath.basename(kind)
+    same_base_names = (name for name in reading.nested if posixpath.basename(name) == base_name)
+    candidates = (kind, base_name, *same_base_names)
+    file = next((name for name in candidates if name in reading.nested), "")
     if not file:
         detail = (
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '

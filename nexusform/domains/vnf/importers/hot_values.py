@@ -10,6 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node
+from nexusform.domains.vnf.importers.vnf_text import find_first_field
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 
 _MAX_DEPTH: Final = 40
 # Maximum length of a str_replace result.
@@ -46,18 +48,22 @@ class Template(Struct, frozen=True):
         declaration = self.root.get_node("parameters", name)
         if declaration.is_absent:
             declaration = self.root.get_node("Parameters", name)
-        kind = (declaration.get_node("type").text or declaration.get_node("Type").text).lower()
+        kind = get_declared_type(declaration).lower()
         if name in self.values:
             return _convert_parameter(self.values[name], kind)
-        for key in ("default", "Default"):
-            default = declaration.get_node(key)
-            if not default.is_absent:
-                return _convert_parameter(default.data, kind)
-        return UnresolvedValue(f"the parameter {name}")
+        default = find_first_field(declaration, "default", "Default")
+        if default.is_absent:
+            return UnresolvedValue(f"the parameter {name}")
+        return _convert_parameter(default.data, kind)
 
     def resolve_value(self, node: Node) -> Any:
         """Return the resolved value of a part."""
         return resolve_intrinsic_functions(node.data, self)
+
+
+def get_declared_type(body: Node) -> str:
+    """Return the type of a resource or parameter, "" without one."""
+    return body.get_node("type").text or body.get_node("Type").text
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:
@@ -123,16 +129,16 @@ def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `str_replace`: a text with its parameters inserted, up to a maximum length."""
     body = resolve_intrinsic_functions(argument, template, depth)
-    if not isinstance(body, dict) or not isinstance(body.get("template"), str):
-        return UnresolvedValue("str_replace")
-    text: str = body["template"]
-    params = body.get("params")
-    for key, value in params.items() if isinstance(params, dict) else ():
+    unresolved = UnresolvedValue("str_replace")
+    text = get_value_at_path(body, "template")
+    if not isinstance(text, str):
+        return unresolved
+    for key, value in get_mapping(body, "params").items():
         if not key or not isinstance(value, (str, int, float)):
-            return UnresolvedValue("str_replace")
+            return unresolved
         text = text.replace(key, str(value))
         if len(text) > _MAX_LENGTH:
-            return UnresolvedValue("str_replace")
+            return unresolved
     return text
 
 

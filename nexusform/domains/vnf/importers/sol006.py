@@ -13,7 +13,11 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
-from nexusform.domains.vnf.importers.tosca_topology import parse_instance_count
+from nexusform.domains.vnf.importers.tosca_topology import (
+    parse_count_or_default,
+    parse_instance_count,
+    parse_rule_scope,
+)
 from nexusform.domains.vnf.importers.vnf_records import (
     IGNORED,
     INVALID_DOCUMENT,
@@ -28,7 +32,9 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VduScaleSteps,
     VduSize,
     Vnf,
+    is_valid_vdu_name,
 )
+from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import list_mappings
 from nexusform.scheduling.racks.vms import convert_to_gib
 
@@ -122,9 +128,9 @@ def _get_name(node: Node) -> str:
 def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[str, Node]:
     """Return the entries of a list by id, without duplicates."""
     entries: dict[str, Node] = {}
-    for body in [section] if isinstance(section.data, dict) else section.list_items():
+    for body in list_bodies(section):
         name = _get_name(body.get_node("id"))
-        if not name or "|" in name or "/" in name:
+        if not is_valid_vdu_name(name):
             notes.add_error(body, INVALID_DOCUMENT, f'a {noun} needs an id without "|" and "/".')
         elif name in entries:
             notes.add_error(body, INVALID_DOCUMENT, f'the {noun} "{name}" is defined twice.')
@@ -159,23 +165,22 @@ def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
 ) -> Vdu:
     """Return a VDU with its minimum, maximum and initial number."""
+    minimum, maximum = 0, None
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
-    minimum, upper = 0, None
-    if profile is not None:
-        lower = parse_instance_count(profile.get_node("min-number-of-instances"), notes)
-        upper = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
+    else:
         # The YANG default of the minimum is 1.
-        minimum = 1 if lower is None else lower
-    if upper is not None and upper < minimum:
-        detail = f'the VDU "{name}" has at most {upper} instances, but at least {minimum}.'
+        minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, 1)
+        maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
+    if maximum is not None and maximum < minimum:
+        detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
         name=name,
         origin=Origin(notes.file, body.line),
         size=_parse_vdu_size(name, body, descriptor, notes),
         minimum=minimum,
-        maximum=upper,
+        maximum=maximum,
         initial=max(minimum, 1 if level is None else level),
         has_count=level is not None,
         has_bounds=profile is not None,
@@ -232,25 +237,19 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
 # --- levels and scaling ------------------------------------------------------------------------
 
 
-def _parse_number_of_instances(part: Node, notes: DocumentFindings) -> int:
-    """Return the number of instances in a part of a level or step, 1 if it is absent or invalid."""
-    number = parse_instance_count(part.get_node("number-of-instances"), notes)
-    return 1 if number is None else number
-
-
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
     bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
     for name, body in bodies.items():
         sizes: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
-            number = _parse_number_of_instances(part, context.notes)
+            number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
             if vdu:
                 sizes[vdu] = number
         scale: dict[str, int] = {}
         for part in body.get_node("scaling-info").list_items():
-            level = parse_instance_count(part.get_node("scale-level"), context.notes)
-            scale[_get_name(part.get_node("scaling-aspect-id"))] = level or 0
+            level = parse_count_or_default(part.get_node("scale-level"), context.notes, 0)
+            scale[_get_name(part.get_node("scaling-aspect-id"))] = level
         yield InstantiationLevel(name, scale, sizes, Origin(context.notes.file, body.line))
 
 
@@ -281,7 +280,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
         for position, step in enumerate(order):
             for part in deltas[step].get_node("vdu-delta").list_items() if step in deltas else ():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
-                number = _parse_number_of_instances(part, context.notes)
+                number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
                 if vdu:
                     increments.setdefault(vdu, [0] * len(order))[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
@@ -323,22 +322,13 @@ def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
-    kind, scope = (body.get_node(key) for key in keys)
+    kind, scope_node = (body.get_node(key) for key in keys)
     is_affinity = _TYPES.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
         notes.add_warning(kind, IGNORED, detail)
         return
-    label = _strip_yang_prefix(_get_name(scope)).replace("_", "-")
-    if scope.is_absent:
-        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi-node.')
-        return
-    rule_scope = _SCOPES.get(label)
-    if rule_scope is None:
-        detail = (
-            f'the rule "{name}" has the unsupported scope "{_get_name(scope)[:40]}" (supported: '
-            "nfvi-node, zone, zone-group, nfvi-pop); it is ignored."
-        )
-        notes.add_warning(scope, IGNORED, detail)
-        return
-    yield PlacementRule(name, is_affinity, True, rule_scope, vdus, Origin(notes.file, body.line), label=label)
+    label = _strip_yang_prefix(_get_name(scope_node)).replace("_", "-")
+    scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
+    if scope:
+        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
+from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
@@ -50,6 +51,10 @@ class Topology(Struct, frozen=True):
                 break
             name = self.parents[name]
         return name
+
+    def get_value(self, body: Node, *path: str) -> Node:
+        """Return the resolved value at a path of a body."""
+        return self.resolve_value(body.get_node(*path))
 
     def resolve_value(self, node: Node) -> Node:
         """Return the node with `get_input` replaced by the input's value (absent without one)."""
@@ -95,23 +100,20 @@ def parse_topology(
 
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:
     """Return the topology template of a document, at any of its usual positions."""
-    topology = document.get_node("topology_template")
-    if isinstance(topology.data, dict):
-        return topology
-    for wrapper in ("service_template", "vnfd"):
-        nested_topology = document.get_node(wrapper, "topology_template")
-        if isinstance(nested_topology.data, dict):
-            return nested_topology
+    for wrapper in (document, document.get_node("service_template"), document.get_node("vnfd")):
+        topology = wrapper.get_node("topology_template")
+        if isinstance(topology.data, dict):
+            return topology
     misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]
-    if misplaced_parts:
-        verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
-        detail = (
-            f"{', '.join(misplaced_parts)} {verb} at the top level of the document. TOSCA requires "
-            f"{pronoun} under topology_template; read as if so."
-        )
-        notes.add_warning(document.get_node(misplaced_parts[0]), CORRECTED, detail)
-        return document
-    return Node(None, document.position)
+    if not misplaced_parts:
+        return Node(None, document.position)
+    verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
+    detail = (
+        f"{', '.join(misplaced_parts)} {verb} at the top level of the document. TOSCA requires "
+        f"{pronoun} under topology_template; read as if so."
+    )
+    notes.add_warning(document.get_node(misplaced_parts[0]), CORRECTED, detail)
+    return document
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
@@ -143,10 +145,9 @@ def _list_node_templates(topology: Node, notes: DocumentFindings) -> Iterator[tu
 
 def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield names and bodies of a map, or of a list of maps."""
-    parts = [section] if isinstance(section.data, dict) else list(section.list_items())
     if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
         notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
-    for part in parts:
+    for part in list_bodies(section):
         yield from _list_misindented_definitions(part, noun, notes)
 
 
@@ -188,3 +189,29 @@ def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "th
         notes.add_warning(node, IGNORED, detail)
         return None
     return number
+
+
+def parse_count_or_default(node: Node, notes: DocumentFindings, default: int) -> int:
+    """Return a number of instances, steps or levels; the default, with a warning if it is invalid."""
+    number = parse_instance_count(node, notes)
+    return default if number is None else number
+
+
+def parse_rule_scope(
+    rule: tuple[str, Node], scope: tuple[str, Node], scopes: Mapping[str, str], notes: DocumentFindings
+) -> str:
+    """Return the scope of a rule as used here; "", and a finding, if it is missing or not in `scopes`.
+
+    `rule` is its name and body, `scope` the configured scope as a key of `scopes`, and its node.
+    """
+    name, body = rule
+    scope_key, scope_node = scope
+    if scope_node.is_absent:
+        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as {next(iter(scopes))}.')
+    elif scope_key not in scopes:
+        detail = (
+            f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" (supported: '
+            f"{', '.join(scopes)}); it is ignored."
+        )
+        notes.add_warning(scope_node, IGNORED, detail)
+    return scopes.get(scope_key, "")

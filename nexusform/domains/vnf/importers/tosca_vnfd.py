@@ -17,7 +17,13 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.sol006 import find_descriptor, parse_sol006
-from nexusform.domains.vnf.importers.tosca_topology import Topology, parse_instance_count, parse_topology
+from nexusform.domains.vnf.importers.tosca_topology import (
+    Topology,
+    parse_count_or_default,
+    parse_instance_count,
+    parse_rule_scope,
+    parse_topology,
+)
 from nexusform.domains.vnf.importers.vnf_records import (
     CORRECTED,
     IGNORED,
@@ -34,8 +40,14 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VduScaleSteps,
     VduSize,
     Vnf,
+    is_valid_vdu_name,
 )
-from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, parse_documents
+from nexusform.domains.vnf.importers.vnf_text import (
+    describe_foreign_kind,
+    find_first_field,
+    list_bodies,
+    parse_documents,
+)
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
@@ -63,22 +75,21 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     names = [vdu.name for vdu in vdus]
     groups = _collect_groups(topology, names, notes)
     rules = tuple(_list_placement_rules(topology, names, groups, notes))
-    nodes = (topology.resolve_value(body.get_node("properties", "descriptor_id")) for _, body in topology.nodes)
+    descriptor_ids = [topology.get_value(body, "properties", "descriptor_id").text for _, body in topology.nodes]
     return Vnf(
         vdus=vdus,
         rules=rules,
         aspects=scaling.aspects,
         levels=scaling.levels,
         default_level=scaling.default_level,
-        descriptor_id=next((node.text for node in nodes if node.text), ""),
+        descriptor_id=next(filter(None, descriptor_ids), ""),
     )
 
 
 def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings) -> None:
     """Report documents without a VDU as documents of another kind."""
-    hot_keys = ("heat_template_version", "HeatTemplateFormatVersion")
     for document in documents:
-        if any(not document.get_node(key).is_absent for key in hot_keys):
+        if not find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
             notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot.")
             return
     kind = describe_foreign_kind(document.data for document in documents)
@@ -104,7 +115,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
             continue
         known_names.add(name)
-        if not name or "|" in name or "/" in name:
+        if not is_valid_vdu_name(name):
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
         size, image = _parse_vdu_size(topology, body, notes), _parse_image(topology, body)
@@ -113,7 +124,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
 
 def _parse_image(topology: Topology, body: Node) -> str:
     """Return the name of the software image, requested by Tacker if the grant has none."""
-    return topology.resolve_value(body.get_node("properties", "sw_image_data", "name")).text
+    return topology.get_value(body, "properties", "sw_image_data", "name").text
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Vdu:
@@ -123,11 +134,13 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
         detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         notes.add_warning(body, CORRECTED, detail)
-    lower, upper = (topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max"))
-    minimum = parse_instance_count(lower, notes, "the number of instances") or 0
-    maximum = parse_instance_count(upper, notes, "the number of instances")
     if profile.is_absent and bounds is not None:
         minimum, maximum = bounds
+    else:
+        lower = topology.get_value(profile, "min_number_of_instances")
+        upper = topology.get_value(profile, "max_number_of_instances")
+        minimum = parse_instance_count(lower, notes, "the number of instances") or 0
+        maximum = parse_instance_count(upper, notes, "the number of instances")
     if maximum is not None and maximum < minimum:
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
@@ -146,25 +159,24 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
     """Return the processors, memory and disk of a VDU from the capabilities of either version."""
-    compute = body.get_node("capabilities", "virtual_compute", "properties")
-    if compute.is_absent:
-        compute = body.get_node("capabilities", "virtual_compute")
+    compute = body.get_node("capabilities", "virtual_compute")
+    if not compute.get_node("properties").is_absent:
+        compute = compute.get_node("properties")
     legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
     if compute.is_absent and not legacy_compute.is_absent:
         return VduSize(
-            topology.resolve_value(legacy_compute.get_node("num_cpus")).number,
-            _parse_memory(topology.resolve_value(legacy_compute.get_node("mem_size")), notes),
-            _parse_storage(topology.resolve_value(legacy_compute.get_node("disk_size")), notes),
+            topology.get_value(legacy_compute, "num_cpus").number,
+            _parse_memory(topology.get_value(legacy_compute, "mem_size"), notes),
+            _parse_storage(topology.get_value(legacy_compute, "disk_size"), notes),
         )
-    cpus = topology.resolve_value(compute.get_node("virtual_cpu", "num_virtual_cpu"))
+    cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
     number = cpus.number
     if not cpus.is_absent and (number is None or number < 1):
         notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
         number = None
-    memory = _parse_memory(topology.resolve_value(compute.get_node("virtual_memory", "virtual_mem_size")), notes)
-    storage = compute.get_node("virtual_local_storage")
-    parts = [storage] if isinstance(storage.data, dict) else list(storage.list_items())
-    sizes = [_parse_storage(topology.resolve_value(part.get_node("size_of_storage")), notes) for part in parts]
+    memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
+    parts = list_bodies(compute.get_node("virtual_local_storage"))
+    sizes = [_parse_storage(topology.get_value(part, "size_of_storage"), notes) for part in parts]
     known_sizes = [size for size in sizes if size is not None]
     return VduSize(number, memory or None, sum(known_sizes) if known_sizes else None)
 
@@ -196,6 +208,7 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
 
 
 def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
+    """Return the VDUs of each placement group."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != _GROUP:
@@ -204,16 +217,10 @@ def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings
         if description.is_absent and body.get_node("properties", "description").is_absent:
             detail = f'the placement group "{name}" has no description, which SOL001 requires.'
             notes.add_warning(body, CORRECTED, detail)
-        members = body.get_node("members")
-        if members.is_absent:
-            members = body.get_node("targets")
-        member_names = []
-        for member, node in members.list_texts():
-            if member in vdus:
-                member_names.append(member)
-            elif member not in topology.node_names:
-                detail = f'the member "{member}" of "{name}" is not a VDU of this document.{suggest_name(member, vdus)}'
-                notes.add_warning(node, IGNORED, detail)
+        members = find_first_field(body, "members", "targets").list_texts()
+        member_names = _select_known_names(
+            members, vdus, f'the member "{{}}" of "{name}" is not a VDU of this document.', topology, notes
+        )
         if not member_names:
             notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
         groups[name] = tuple(dict.fromkeys(member_names))
@@ -225,30 +232,32 @@ def _list_placement_rules(
 ) -> Iterator[PlacementRule]:
     """Yield the placement rules among the policies."""
     for name, body in topology.policies:
-        is_affinity = _RULES.get(topology.get_kind(body))
-        legacy_rule = parse_legacy_placement(name, body, topology, notes) if is_affinity is None else None
-        if is_affinity is None and legacy_rule is None:
+        kind = topology.get_kind(body)
+        is_standard = kind in _RULES
+        rule = (_RULES[kind], True) if is_standard else parse_legacy_placement(name, body, topology, notes)
+        if rule is None:
             continue
+        is_affinity, is_hard = rule
         targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
-        is_hard = True
-        if legacy_rule is not None:
-            is_affinity, is_hard = legacy_rule
-            scope, label = MACHINE, "tacker.Placement"
-        else:
-            scope, label = _parse_rule_scope(name, body, topology, notes)
-        if targets and not is_affinity:
-            _report_small_minimums(name, targets, topology, notes)
+        scope, label = MACHINE, "tacker.Placement"
+        if is_standard:
+            scope_node = topology.get_value(body, "properties", "scope")
+            label = scope_node.text
+            scope = parse_rule_scope((name, body), (label.lower(), scope_node), _SCOPES, notes)
         if not targets:
             notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
-        elif scope:
+            continue
+        if not is_affinity:
+            _report_small_minimums(name, targets, topology, notes)
+        if scope:
             origin = Origin(notes.file, body.line)
-            yield PlacementRule(name, bool(is_affinity), is_hard, scope, targets, origin, label=label)
+            yield PlacementRule(name, is_affinity, is_hard, scope, targets, origin, label=label)
 
 
 def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topology, notes: DocumentFindings) -> None:
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
-        node = topology.resolve_value(body.get_node("properties", "vdu_profile", "min_number_of_instances"))
+        node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
         if vdu in targets and node.number is not None and node.number < _MINIMUM_OF_TARGETS:
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
@@ -266,34 +275,30 @@ def _collect_rule_targets(
     notes: DocumentFindings,
 ) -> tuple[str, ...]:
     """Return the VDUs targeted by a rule, including those of placement groups."""
+    targets = body.get_node("targets").list_texts()
+    description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
     names: list[str] = []
-    for target, node in body.get_node("targets").list_texts():
-        if target in groups:
-            names += groups[target]
-        elif target in vdus:
-            names.append(target)
-        elif target not in topology.node_names:
-            hint = suggest_name(target, [*vdus, *groups])
-            detail = f'the target "{target}" of "{name}" is not a VDU or placement group.{hint}'
-            notes.add_warning(node, IGNORED, detail)
+    for target in _select_known_names(targets, [*vdus, *groups], description, topology, notes):
+        names += groups.get(target, (target,))
     return tuple(dict.fromkeys(names))
 
 
-def _parse_rule_scope(name: str, body: Node, topology: Topology, notes: DocumentFindings) -> tuple[str, str]:
-    """Return the scope as used here, and as configured."""
-    scope_node = topology.resolve_value(body.get_node("properties", "scope"))
-    if scope_node.is_absent:
-        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi_node.')
-        return "", ""
-    scope = _SCOPES.get(scope_node.text.lower())
-    if scope is None:
-        detail = (
-            f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" (supported: '
-            "nfvi_node, zone, zone_group, nfvi_pop); it is ignored."
-        )
-        notes.add_warning(scope_node, IGNORED, detail)
-        return "", ""
-    return scope, scope_node.text
+def _select_known_names(
+    references: list[tuple[str, Node]],
+    known_names: list[str],
+    description: str,
+    topology: Topology,
+    notes: DocumentFindings,
+) -> list[str]:
+    """Return the known ones of the referenced names; names of no node of the document are reported.
+
+    `description` is the report, with {} for the name.
+    """
+    for name, node in references:
+        if name not in known_names and name not in topology.node_names:
+            detail = f"{description.replace('{}', name, 1)}{suggest_name(name, known_names)}"
+            notes.add_warning(node, IGNORED, detail)
+    return [name for name, _ in references if name in known_names]
 
 
 # --- sizes -----------------------------------------------------------------------------------
@@ -350,12 +355,12 @@ def _list_legacy_aspects(
         if not vdus:
             notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
-        minimum = parse_instance_count(topology.resolve_value(figures.get_node("min_instances")), notes) or 0
-        maximum = parse_instance_count(topology.resolve_value(figures.get_node("max_instances")), notes)
-        default = parse_instance_count(topology.resolve_value(figures.get_node("default_instances")), notes)
-        initial = max(minimum, 1) if default is None else default
-        step = max(parse_instance_count(topology.resolve_value(figures.get_node("increment")), notes) or 1, 1)
-        levels = max((maximum if maximum is not None else initial) - initial, 0) // step
+        minimum = parse_count_or_default(topology.get_value(figures, "min_instances"), notes, 0)
+        maximum = parse_instance_count(topology.get_value(figures, "max_instances"), notes)
+        default_node = topology.get_value(figures, "default_instances")
+        initial = parse_count_or_default(default_node, notes, max(minimum, 1))
+        step = max(parse_count_or_default(topology.get_value(figures, "increment"), notes, 1), 1)
+        levels = 0 if maximum is None else max(maximum - initial, 0) // step
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
         for vdu in vdus:
             initial_counts.setdefault(vdu, (initial, body))
@@ -369,12 +374,12 @@ def parse_legacy_placement(
     """Return (is affinity, is hard) of a Placement policy, with defaults; None for any other."""
     if topology.get_standard_type(body) != _PLACEMENT:
         return None
-    policy = topology.resolve_value(body.get_node("properties", "policy"))
+    policy = topology.get_value(body, "properties", "policy")
     is_affinity = True if policy.is_absent else _POLICIES.get(policy.text)
     if is_affinity is None:
         notes.add_warning(policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.')
         return None
-    strict = topology.resolve_value(body.get_node("properties", "strict"))
+    strict = topology.get_value(body, "properties", "strict")
     if not strict.is_absent and not isinstance(strict.data, bool):
         notes.add_error(strict, INVALID_DOCUMENT, "strict must be true or false.")
     return is_affinity, strict.data is not False
@@ -402,11 +407,11 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
     """Return all instance numbers from the policies."""
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
-        amount = topology.resolve_value(body.get_node("properties", "initial_delta", "number_of_instances"))
+        amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
         number = parse_instance_count(amount, notes)
-        for vdu in _collect_policy_targets(name, body, topology, notes):
-            if number is not None:
-                initial[vdu] = (number, amount)
+        vdus = _collect_policy_targets(name, body, topology, notes)
+        if number is not None:
+            initial |= dict.fromkeys(vdus, (number, amount))
     deltas = _collect_scaling_deltas(topology, notes)
     aspects = tuple(_list_scaling_aspects(topology, deltas, notes))
     aspect_names = [aspect.name for aspect in aspects]
@@ -432,14 +437,18 @@ def _collect_policy_targets(name: str, body: Node, topology: Topology, notes: Do
     targets = body.get_node("targets").list_texts()
     if not targets:
         notes.add_warning(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
-    node_names = topology.node_names
-    for target, target_node in targets:
-        if target not in node_names:
-            detail = (
-                f'the target "{target}" of "{name}" is not a node of this document.{suggest_name(target, node_names)}'
-            )
-            notes.add_warning(target_node, IGNORED, detail)
-    return [target for target, _ in targets if target in node_names]
+    description = f'the target "{{}}" of "{name}" is not a node of this document.'
+    return _select_known_names(targets, topology.node_names, description, topology, notes)
+
+
+def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFindings) -> dict[str, int]:
+    """Return the count at a key of each part of a section, by the part's name; invalid ones are reported."""
+    counts = {}
+    for name, part in section.list_fields():
+        number = parse_instance_count(topology.get_value(part, key), notes)
+        if number is not None:
+            counts[name] = number
+    return counts
 
 
 # --- aspects -----------------------------------------------------------------------------------
@@ -450,11 +459,7 @@ def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
-        amounts = {}
-        for delta, part in body.get_node("properties", "deltas").list_fields():
-            number = parse_instance_count(topology.resolve_value(part.get_node("number_of_instances")), notes)
-            if number is not None:
-                amounts[delta] = number
+        amounts = _parse_counts(body.get_node("properties", "deltas"), "number_of_instances", topology, notes)
         for vdu in _collect_policy_targets(name, body, topology, notes):
             existing_deltas = by_aspect.setdefault(aspect, {}).get(vdu)
             if existing_deltas is not None:
@@ -489,7 +494,7 @@ def _list_scaling_aspects(
     """Yield the scaling aspects with the VMs added per step."""
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
-            maximum = parse_instance_count(topology.resolve_value(part.get_node("max_scale_level")), notes)
+            maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), notes, 0)
             order = [text for text, _ in part.get_node("step_deltas").list_texts()]
             deltas_by_vdu = deltas.get(name, {})
             if not deltas_by_vdu:
@@ -505,7 +510,7 @@ def _list_scaling_aspects(
             for vdu, vdu_deltas in deltas_by_vdu.items():
                 ids = order or list(vdu_deltas.amounts)
                 steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
-            yield ScalingAspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
+            yield ScalingAspect(name, maximum, tuple(steps), Origin(notes.file, part.line))
 
 
 # --- instantiation levels ----------------------------------------------------------------------
@@ -516,22 +521,17 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[In
     sizes: dict[str, dict[str, int]] = {}
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology, notes)
-        for level, part in body.get_node("properties", "levels").list_fields():
-            number = parse_instance_count(topology.resolve_value(part.get_node("number_of_instances")), notes)
-            if number is not None:
-                sizes.setdefault(level, {}).update(dict.fromkeys(targets, number))
+        numbers = _parse_counts(body.get_node("properties", "levels"), "number_of_instances", topology, notes)
+        for level, number in numbers.items():
+            sizes.setdefault(level, {}).update(dict.fromkeys(targets, number))
     scales: dict[str, dict[str, int]] = {}
     origins: dict[str, Origin] = {}
     default = ""
     for _, body in _select_policies(topology, "InstantiationLevels"):
-        default = topology.resolve_value(body.get_node("properties", "default_level")).text or default
+        default = topology.get_value(body, "properties", "default_level").text or default
         for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(notes.file, part.line)
-            scales[level] = {}
-            for aspect, info in part.get_node("scale_info").list_fields():
-                number = parse_instance_count(topology.resolve_value(info.get_node("scale_level")), notes)
-                if number is not None:
-                    scales[level][aspect] = number
+            scales[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology, notes)
         if default and default not in origins:
             detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
             notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)

@@ -10,7 +10,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.yaml_documents import DocumentFindings, TextPosition
 from nexusform.domains.vnf.importers.hot_template import BASE_HOT, HotVnf, parse_hot
 from nexusform.domains.vnf.importers.tosca_vnfd import parse_vnfd
@@ -18,6 +18,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     CONTRADICTORY,
     INVALID_DOCUMENT,
     MACHINE,
+    Origin,
     PlacementRule,
     Vdu,
     VduSize,
@@ -25,6 +26,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
+    has_errors,
 )
 
 VNFD = "vnfd"
@@ -49,14 +51,14 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
     all_notes = [notes, *template.notes]
     by_file = {document_notes.file: document_notes for document_notes in all_notes}
-    if not descriptor.vdus and sources.base_hot is not None:
-        vnf = template.vnf
-    elif sources.base_hot is None:
+    if sources.base_hot is None:
         vnf = _add_scheduler_hints(descriptor)
-    else:
+    elif descriptor.vdus:
         vnf = _merge_vnfd_and_hot_file(descriptor, template, by_file)
+    else:
+        vnf = template.vnf
     problems = list(chain.from_iterable(document_notes.findings for document_notes in all_notes))
-    if not vnf.vdus and not any(problem.severity is Severity.ERROR for problem in problems):
+    if not vnf.vdus and not has_errors(problems):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
@@ -86,7 +88,7 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str,
             detail = (
                 f'the VNFD has no VDU for the servers of "{hot_vdu.name}"; they are placed as the VDU "{hot_vdu.name}".'
             )
-            notes[hot_vdu.origin.file].add_warning(TextPosition(hot_vdu.origin.line, 1), CONTRADICTORY, detail)
+            _add_contradiction(hot_vdu.origin, detail, notes)
             vdus.append(hot_vdu)
     rules = _merge_rules(descriptor, hot, notes)
     return replace(descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects)
@@ -96,7 +98,7 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
     """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number by the VNFD alone."""
     if hot_vdu is None:
         detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
-        notes[VNFD].add_warning(TextPosition(vdu.origin.line, 1), CONTRADICTORY, detail)
+        _add_contradiction(vdu.origin, detail, notes)
         return vdu
     size = VduSize(
         vdu.size.vcpus or hot_vdu.size.vcpus,
@@ -128,13 +130,18 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
 
 def _warn_vdu_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:
     detail = f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}). The numbers of the VNFD are used.'
-    notes[hot_vdu.origin.file].add_warning(TextPosition(hot_vdu.origin.line, 1), CONTRADICTORY, detail)
+    _add_contradiction(hot_vdu.origin, detail, notes)
+
+
+def _add_contradiction(origin: Origin, detail: str, notes: dict[str, DocumentFindings]) -> None:
+    """Add a warning about contradictory documents, at a declaration."""
+    notes[origin.file].add_warning(TextPosition(origin.line, 1), CONTRADICTORY, detail)
 
 
 def _format_vdu_bounds(vdu: Vdu) -> str:
     if vdu.maximum is None:
         return f"{vdu.minimum} or more"
-    return f"{vdu.minimum} to {vdu.maximum}" if vdu.minimum != vdu.maximum else f"{vdu.minimum}"
+    return f"{vdu.minimum}" if vdu.minimum == vdu.maximum else f"{vdu.minimum} to {vdu.maximum}"
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
@@ -172,7 +179,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
                 "group there. nexusform applies it; Heat alone does not."
             )
-            notes[VNFD].add_warning(TextPosition(rule.origin.line, 1), CONTRADICTORY, detail)
+            _add_contradiction(rule.origin, detail, notes)
         rules.append(rule)
     return (*rules, *hot_rules)
 
@@ -203,7 +210,7 @@ def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[s
         f'the server group "{other.name}" requires {second_kind}, but {rule.origin}, rule '
         f'"{rule.name}", requires {first_kind}. Both apply to {names}. {text}'
     )
-    notes[other.origin.file].add_warning(TextPosition(other.origin.line, 1), CONTRADICTORY, detail)
+    _add_contradiction(other.origin, detail, notes)
 
 
 def describe_vdu_placement_rule(rule: PlacementRule) -> str:

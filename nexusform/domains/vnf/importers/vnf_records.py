@@ -117,6 +117,7 @@ class InstantiationLevel(Struct, frozen=True):
 
 
 _NO_LEVEL: Final = InstantiationLevel("", {}, {}, Origin("", 0))
+_NO_SCALE_LEVELS: Final[Mapping[str, int]] = {}
 
 
 class Vnf(Struct, frozen=True):
@@ -173,7 +174,17 @@ class UnmetRule(Struct, frozen=True):
     conflicting_rule: PlacementRule | None = None
 
 
-def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) -> list[Problem]:
+def has_errors(problems: Iterable[Problem]) -> bool:
+    """Return whether any of the problems is an error."""
+    return any(problem.severity is Severity.ERROR for problem in problems)
+
+
+def is_valid_vdu_name(name: str) -> bool:
+    """Return whether keys of VMs can hold the name: they use "|" and "/" as separators."""
+    return name != "" and {"|", "/"}.isdisjoint(name)
+
+
+def list_size_problems(vnf: Vnf, level: str | None, scale_levels: Mapping[str, int]) -> list[Problem]:
     """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
     problems = []
     levels = [known_level.name for known_level in vnf.levels]
@@ -199,11 +210,11 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
     return f"{suggest_name(name, names)} {names_text}"
 
 
-def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int] | None = None) -> VduVmCounts:
-    """Return the VMs per VDU at an instantiation level ("" = the default one), with overridden scale levels."""
+def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = _NO_SCALE_LEVELS) -> VduVmCounts:
+    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels."""
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
-    effective_levels = {**base_levels, **(scale_levels or {})}
+    effective_levels = {**base_levels, **scale_levels}
     numbers = {}
     clamped_counts = []
     for vdu in vnf.vdus:
@@ -219,7 +230,7 @@ def compute_vdu_counts(vnf: Vnf, level: str = "", scale_levels: Mapping[str, int
     return VduVmCounts(numbers, tuple(clamped_counts))
 
 
-def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduVmCounts:
+def compute_maximum_counts(vnf: Vnf, level: object = "") -> VduVmCounts:
     """Return the VMs per VDU with every aspect at its maximum level."""
     return compute_vdu_counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
 
@@ -263,8 +274,9 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     """Return the hard rules violated by these numbers of VMs on a site with this many machines and racks."""
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
-    anti_affinity_rules = [rule for rule in vnf.rules if rule.is_hard and not rule.is_affinity]
-    affinity_rules = [rule for rule in vnf.rules if rule.is_hard and rule.is_affinity]
+    hard_rules = [rule for rule in vnf.rules if rule.is_hard]
+    anti_affinity_rules = [rule for rule in hard_rules if not rule.is_affinity]
+    affinity_rules = [rule for rule in hard_rules if rule.is_affinity]
     for rule in anti_affinity_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics.diagnostic import Severity
-from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, YamlStream, parse_yaml
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED
+from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, parse_yaml
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED, has_errors
 from nexusform.json_data.plain_data import get_mapping
 
 _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
@@ -17,10 +16,10 @@ _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
-    if _has_errors(stream):
+    if has_errors(stream.findings):
         cleaned_text, lines = clear_ellipsis_lines(text)
-        cleaned_stream = parse_yaml(notes.file, cleaned_text) if lines else stream
-        if lines and not _has_errors(cleaned_stream):
+        cleaned_stream = parse_yaml(notes.file, cleaned_text)
+        if not has_errors(cleaned_stream.findings):
             stream = cleaned_stream
             for line in lines:
                 notes.add_warning(TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.')
@@ -38,8 +37,15 @@ def clear_ellipsis_lines(text: str) -> tuple[str, list[int]]:
     return "\n".join(lines), line_numbers
 
 
-def _has_errors(stream: YamlStream) -> bool:
-    return any(problem.severity is Severity.ERROR for problem in stream.findings)
+def list_bodies(section: Node) -> list[Node]:
+    """Return the items of a list, or the single mapping in place of a list."""
+    return [section] if isinstance(section.data, dict) else list(section.list_items())
+
+
+def find_first_field(node: Node, *names: str) -> Node:
+    """Return the first existing field of several names; the absent first one without any."""
+    fields = [node.get_node(name) for name in names]
+    return next((field for field in fields if not field.is_absent), fields[0])
 
 
 _Document = Mapping[str, Any]

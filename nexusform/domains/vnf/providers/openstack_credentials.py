@@ -40,6 +40,7 @@ _FIELDS: Final = (
     "application_credential_secret",
     "token",
 )
+_USER_FIELDS: Final = ("user_id", "username")
 
 
 class Credentials(Struct, frozen=True):
@@ -118,8 +119,8 @@ def _check_login(credentials: Credentials, source: str) -> Credentials:
             f'auth = "keystone" needs credentials, and {source} has no auth_url. Set OS_CLOUD, or OS_AUTH_URL and the '
             'other variables of an openrc file. A Tacker without Keystone needs auth = "none".'
         )
-    has_user = "user_id" in fields or "username" in fields
-    if not _has_application_credential(fields) and "token" not in fields and not ("password" in fields and has_user):
+    has_password = "password" in fields and not fields.keys().isdisjoint(_USER_FIELDS)
+    if not (has_password or "token" in fields or _has_application_credential(fields)):
         detail = "needs a user and a password, a token, or an application credential with its secret"
         raise ProviderProblem(f"{source[0].upper()}{source[1:]} {detail}.")
     return credentials
@@ -152,7 +153,7 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _has_application_credential(fields: Mapping[str, str]) -> bool:
-    has_user = "user_id" in fields or "username" in fields
+    has_user = not fields.keys().isdisjoint(_USER_FIELDS)
     has_identifier = "application_credential_id" in fields or ("application_credential_name" in fields and has_user)
     return has_identifier and "application_credential_secret" in fields
 

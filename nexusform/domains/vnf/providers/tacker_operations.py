@@ -57,18 +57,12 @@ class OperationRunner(Struct, frozen=True):
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
         """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
-        # The ids of failed operations to be repeated, or "". The NFVO then grants them again. Instances of failed
-        # instantiations are deleted, so any of the last ones may be the earlier one of this step.
-        latest = self.find_latest_operation(instance_id)
-        if latest is None:
-            rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
-            rows = sorted(rows, key=lambda row: get_text(row, "startTime"))[-_MAX_EARLIER:]
-            failed = ",".join(str(row.get("id")) for row in rows if row.get("operation") == action.upper())
-        else:
-            is_failed = latest.get("operationState") in (_ROLLED_BACK, _FAILED)
-            failed = str(latest.get("id")) if is_failed and latest.get("operation") == action.upper() else ""
-        if failed and action != "terminate":
-            body = {**body, "additionalParams": {**get_mapping(body, "additionalParams"), RETRY_KEY: failed}}
+        # The NFVO grants failed operations again if their ids are named.
+        failed_operations = self._list_last_failed_operations(instance_id)
+        failed_ids = [str(row.get("id")) for row in failed_operations if row.get("operation") == action.upper()]
+        if failed_ids and action != "terminate":
+            parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
+            body = {**body, "additionalParams": parameters}
         try:
             answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
         except TackerProblem as problem:
@@ -79,6 +73,16 @@ class OperationRunner(Struct, frozen=True):
         if not operation_id:
             raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
         self.follow_operation(operation_id)
+
+    def _list_last_failed_operations(self, instance_id: str) -> list[Mapping[str, Any]]:
+        """Return the latest operation of an instance if it failed; for a new instance the last ones of all instances:
+        instances of failed instantiations are deleted, so any may be the earlier one of this step.
+        """
+        latest = self.find_latest_operation(instance_id)
+        if latest is None:
+            rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
+            return sorted(rows, key=lambda row: get_text(row, "startTime"))[-_MAX_EARLIER:]
+        return [latest] if latest.get("operationState") in (_ROLLED_BACK, _FAILED) else []
 
     def follow_operation(self, operation_id: str) -> Mapping[str, Any]:
         """Follow an operation to its end and return it. Raises OperationFailed, TackerProblem, StepPending."""
@@ -144,14 +148,12 @@ def is_running(operation: Mapping[str, Any] | None) -> bool:
 
 def _can_roll_back(operation: Mapping[str, Any]) -> bool:
     """Return whether Tacker can roll back an operation: instantiation and scale-out."""
-    parameters = operation.get("operationParams")
-    is_scale_in = isinstance(parameters, Mapping) and parameters.get("type") == "SCALE_IN"
+    is_scale_in = get_text(operation, "operationParams", "type") == "SCALE_IN"
     return operation.get("operation") in ("INSTANTIATE", "SCALE") and not is_scale_in
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
-    error = operation.get("error")
-    error = get_mapping(error)
+    error = get_mapping(operation, "error")
     reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
     text = " ".join(reason if reason.endswith(".") else f"{reason}." for reason in reasons)
     return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"

@@ -89,15 +89,19 @@ class TackerProvider(FixedIdentity):
         _require_vnf(resource_type)
         vnf = read_documents(arguments).vnf
         name = str(arguments.get("name") or "")
-        found = [instance for instance in self._list_instances() if instance.is_instantiated and instance.name == name]
-        found = [instance for instance in found if vnf.descriptor_id in ("", instance.descriptor_id)]
-        if len(found) != 1:
-            count = "no running VNF instance" if not found else f"{len(found)} running VNF instances"
+        running = [instance for instance in self._list_instances() if instance.is_instantiated]
+        matches = [
+            instance
+            for instance in running
+            if instance.name == name and vnf.descriptor_id in ("", instance.descriptor_id)
+        ]
+        if len(matches) != 1:
+            count = f"{len(matches)} running VNF instances" if matches else "no running VNF instance"
             raise ProviderProblem(
                 f'Tacker has {count} with the vnfInstanceName "{name}" and the vnfdId {vnf.descriptor_id or "(any)"}. '
                 "Set name in the block to the vnfInstanceName."
             )
-        instance = found[0]
+        instance = matches[0]
         values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
         return ObjectKey(resource_type, str(values["id"]), 0), _add_observed_vnfcs(values, instance)
 
@@ -214,12 +218,12 @@ class TackerProvider(FixedIdentity):
         earlier failed instantiation.
         """
         instances = self._list_instances()
-        found = next((instance for instance in instances if instance.owner == owner), None)
-        if found is None and is_new:
+        candidates = [instance for instance in instances if instance.owner == owner]
+        if is_new:
             prefix = f"{owner.rpartition('#')[0]}#"
-            left = (item for item in instances if item.owner.startswith(prefix) and not item.is_instantiated)
-            found = next(left, None)
-        return found
+            not_instantiated = [instance for instance in instances if not instance.is_instantiated]
+            candidates += [instance for instance in not_instantiated if instance.owner.startswith(prefix)]
+        return next(iter(candidates), None)
 
     # --- operations ----------------------------------------------------------------------------
 

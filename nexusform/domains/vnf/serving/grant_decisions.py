@@ -182,8 +182,7 @@ def _is_repeated_operation(request: Mapping[str, Any], earlier: GrantRecord) -> 
     """
     if request["operation"] == _TERMINATE:
         return bool(request["vnfInstanceId"] == earlier.instance_id)
-    parameters = request.get("additionalParams")
-    failed_ids = get_text(parameters, RETRY_KEY).split(",")
+    failed_ids = get_text(request, "additionalParams", RETRY_KEY).split(",")
     return earlier.occurrence_id in failed_ids
 
 
@@ -205,7 +204,6 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
             resource["zoneId"] = zone_ids[zone]
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
     parameters = {name: {"locationConstraints": zone} for name, zone in grant.healed_zones.items()}
-    links = request.get("_links")
     answer = {
         "id": grant_id,
         "vnfInstanceId": request["vnfInstanceId"],
@@ -215,7 +213,7 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
         "removeResources": removed,
         # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT file.
         "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
-        "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **get_mapping(links)},
+        "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **get_mapping(request, "_links")},
     }
     return {name: value for name, value in answer.items() if value}
 
@@ -246,7 +244,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     healed: dict[str, list[str]] = {}
     if operation == _INSTANTIATE:
         levels: Mapping[str, int] = compute_first_levels(vnf, attributes)
-        counts = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "").numbers
+        counts = compute_vdu_counts(vnf, attributes.get("instantiation_level")).numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})

@@ -41,6 +41,7 @@ _TIMEOUT_SECONDS: Final = 30
 _GRANTS: Final = ("/grant/v1/grants", "/grant/v2/grants")
 _PACKAGES: Final = ("/vnfpkgm/v1/onboarded_vnf_packages", "/vnfpkgm/v2/onboarded_vnf_packages")
 _JSON: Final = "application/json"
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _SUFFIXES: Final = (".csar", ".zip")
 _MAX_PACKAGE_BYTES: Final = 512 << 20
 _DEFINITIONS: Final = ("TOSCA-Metadata/", "Definitions/")
@@ -176,13 +177,13 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
-    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] | None = None) -> None:
+    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         kind = _JSON if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
         self._send(status, json.dumps(document).encode(), kind, headers)
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> None:
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -15,6 +15,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     compute_maximum_counts,
     compute_vdu_counts,
     find_unmet_rules,
+    has_errors,
     list_size_problems,
 )
 from nexusform.domains.vnf.types.vnf_documents import (
@@ -48,6 +49,7 @@ from nexusform.resource_types.shared_arguments import (
     build_parent_attribute,
     check_even_control_plane,
     check_skus,
+    get_known_blocks,
     is_set_and_known,
     join_id_parts,
 )
@@ -170,8 +172,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the arguments and of the documents."""
-    blocks = attributes.get("vdu")
-    blocks = blocks if isinstance(blocks, Mapping) else {}  # may be unknown
+    blocks = get_known_blocks(attributes, "vdu")
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         detail = (
@@ -192,7 +193,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
         return problems
     reading = read_documents(attributes)
     problems += build_document_problems(reading.findings)
-    if not any(problem.severity == "error" for problem in reading.findings):
+    if not has_errors(reading.findings):
         problems += list_vdu_problems(reading.vnf, blocks)
         problems += _list_size_problems(reading.vnf, attributes)
     return problems
@@ -214,20 +215,21 @@ def _list_taint_problems(taints: Any) -> Iterator[Problem]:
 
 def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of the requested size, and of numbers limited by the VNFD."""
-    level, scale = attributes.get("instantiation_level"), attributes.get("scale_levels")
-    if level is UNKNOWN or scale is UNKNOWN:
+    level = attributes.get("instantiation_level")
+    if UNKNOWN in (level, attributes.get("scale_levels")):
         return
-    known_levels = {name: value for name, value in (scale or {}).items() if is_set_and_known(value)}
+    configured_levels = get_mapping(attributes, "scale_levels")
+    known_levels = {name: value for name, value in configured_levels.items() if is_set_and_known(value)}
     for name, value in known_levels.items():
         if not isinstance(value, int):
             detail = f'The level of "{name}" must be a whole number, not {value}.'
             yield Problem(("scale_levels", name), "invalid-number", detail)
     integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
-    problems = list_size_problems(vnf, level or "", integer_levels)
+    problems = list_size_problems(vnf, level, integer_levels)
     yield from problems
     if problems or len(integer_levels) < len(known_levels):
         return
-    for clamped in compute_vdu_counts(vnf, level or "", integer_levels).clamped_counts:
+    for clamped in compute_vdu_counts(vnf, level, integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
         bound = "least" if clamped.applied > clamped.requested else "most"
@@ -274,7 +276,7 @@ def compute_demand(
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
     scale_levels = {name: int(level) for name, level in get_mapping(attributes, "scale_levels").items() if level}
-    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), scale_levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
@@ -287,7 +289,8 @@ def compute_demand(
         numbers_range = range(numbers[vdu.name])
         sku = add_vfs_to_sku(sku, block)
         is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
-        problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name)) if is_plane else ()
+        if is_plane:
+            problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name))
         size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
             PoolDemand(
@@ -304,7 +307,7 @@ def compute_demand(
                 removes_newest=not has_standard_user_data(attributes),
             )
         )
-    if any(problem.severity is Severity.ERROR for problem in problems):
+    if has_errors(problems):
         return None, problems
     site_id = str(attributes["site_id"])
     return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
@@ -333,7 +336,7 @@ def _list_unmet_problems(
     for unmet_rule in current_rules:
         yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
     known_rules = {unmet_rule.rule for unmet_rule in current_rules}
-    maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level") or "").numbers
+    maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
             yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
@@ -341,8 +344,8 @@ def _list_unmet_problems(
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the VNFCs of a prior object."""
-    vnfcs = attributes.get("vnfcs")
-    if not isinstance(vnfcs, Mapping) or not has_known_documents(attributes):
+    vnfcs = get_known_blocks(attributes, "vnfcs")
+    if not vnfcs or not has_known_documents(attributes):
         return ()
     blocks = get_mapping(attributes, "vdu")
     skus = {vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name)) for vdu in read_documents(attributes).vnf.vdus}
@@ -365,9 +368,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VNFCs on hosts unknown to Tacker: it selected another zone."""
-    vnfcs = attributes.get("vnfcs")
-    if not isinstance(vnfcs, Mapping):
-        return {}
+    vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
     }
@@ -379,8 +380,7 @@ def build_computed_attributes(
     """Return `vnfcs`, and the ids in Tacker of the kept ones; labels are derived on reading, and so is `came`
     of instantiated VNFCs.
     """
-    known_ids = attributes.get("vnfc_ids")
-    known_ids = known_ids if isinstance(known_ids, Mapping) else {}  # unknown for a new VNF
+    known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
     unplaced_vnfcs = {
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
@@ -462,8 +462,7 @@ def _get_vdu_role(attributes: Mapping[str, Any], vdu: str) -> str:
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
     """Return problems for unknown VM SKUs in vdu blocks."""
-    blocks = attributes.get("vdu")
-    vdus = blocks.items() if isinstance(blocks, dict) else ()
+    vdus = get_known_blocks(attributes, "vdu").items()
     return check_skus([(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known_skus)
 
 

@@ -14,7 +14,7 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
-from nexusform.json_data.plain_data import Path, get_mapping, has_unknown_part, unify_json_error
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, has_unknown_part, unify_json_error
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (
@@ -128,8 +128,8 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
 
 def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
     """Return whether Tacker's StandardUserData makes the HOT file: VMs by index, each with its own zone."""
-    parameters = attributes.get(PARAMETERS)
-    return isinstance(parameters, dict) and parameters.get("lcm-operation-user-data-class") == "StandardUserData"
+    user_data = get_value_at_path(attributes, PARAMETERS, "lcm-operation-user-data-class")
+    return bool(user_data == "StandardUserData")
 
 
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
@@ -142,12 +142,11 @@ def has_known_documents(attributes: Mapping[str, Any]) -> bool:
 def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
     """Return the VNF of the arguments, which must be known."""
     nested = get_mapping(attributes, "nested")
-    parameters = attributes.get("parameters")
     return _read_cached(
         attributes.get("vnfd"),
         attributes.get("base_hot"),
         tuple((name, text) for name, text in sorted(nested.items()) if isinstance(text, str)),
-        json.dumps(parameters if isinstance(parameters, dict) else {}, sort_keys=True),
+        json.dumps(get_mapping(attributes, PARAMETERS), sort_keys=True),
         attributes.get("flavour_id") or "",
     )
 
@@ -313,7 +312,8 @@ def get_image(vdu: Vdu, block: Mapping[str, Any]) -> str:
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
     """Return the problem of a VDU without size."""
-    missing_text = "memory" if vcpus is not None else "vCPUs and no memory" if memory is None else "vCPUs"
+    sizes = {"vCPUs": vcpus, "memory": memory}
+    missing_text = " and no ".join(name for name, size in sizes.items() if size is None)
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     detail = (
         f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a '

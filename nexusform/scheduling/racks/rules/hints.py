@@ -29,7 +29,8 @@ def _list_hard_hints(demand: Demand) -> tuple[Hint, ...]:
 
 def _list_soft_hints(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
     """Return the hints over machines, or over racks, that only rank."""
-    return tuple([hint for hint in demand.hints if not hint.is_hard and hint.scope is scope])
+    hints = demand.constraints.hints
+    return tuple([hint for hint in hints if not hint.is_hard and hint.scope is scope]) if hints else ()
 
 
 def _build_hard_hint_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
@@ -48,24 +49,20 @@ def _build_hard_hint_check(layout: NumberedSite, demand: Demand) -> RejectionChe
 
 def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
     """Build the number of soft hints violated by a rack, by rack number; None without hints."""
-    if not demand.constraints.hints:
-        return None
     soft_hints = _list_soft_hints(demand, HintScope.RACK)
+    if not soft_hints:
+        return None
     names = usage.layout.rack_name
-    return (lambda rack: sum(is_hint_violated(hint, "", names[rack]) for hint in soft_hints)) if soft_hints else None
+    return lambda rack: sum(is_hint_violated(hint, "", names[rack]) for hint in soft_hints)
 
 
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     """Build the number of soft hints violated by a machine, by machine number; None without hints."""
-    if not demand.constraints.hints:
-        return None
     soft_hints = _list_soft_hints(demand, HintScope.MACHINE)
+    if not soft_hints:
+        return None
     machines = usage.layout.machines
-    return (
-        (lambda number: sum(is_hint_violated(hint, machines[number].name, "") for hint in soft_hints))
-        if soft_hints
-        else None
-    )
+    return lambda number: sum(is_hint_violated(hint, machines[number].name, "") for hint in soft_hints)
 
 
 def _describe_violated_hints(_demand: Demand, count: int) -> str:

@@ -7,6 +7,7 @@ A VM SKU lists its supported machine SKUs; machines with figures of their own pa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from nexusform.scheduling.racks.layout import FreeCapacity
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, MachineFilter, ShortageContext
@@ -20,8 +21,9 @@ def _find_state_rejection(machine: Machine) -> str | None:
     return machine.unschedulable_reason or None
 
 
-def _describe_schedulable_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
-    return f"{remaining} take new VMs" if remaining != before else ""
+def _create_remaining_description(verb_phrase: str) -> Callable[[Demand, Interval, Interval], str]:
+    """Return a description of the remaining machines: `12 have the disk`; "" if the filter rejects none."""
+    return lambda _demand, remaining, before: f"{remaining} {verb_phrase}" if remaining != before else ""
 
 
 def _describe_schedulable_shortage(context: ShortageContext) -> str:
@@ -38,7 +40,7 @@ SCHEDULABLE = MachineFilter(
     describe_shortage=_describe_schedulable_shortage,
     binding="not_schedulable",
     line="1 fits",
-    describe_remaining=_describe_schedulable_remaining,
+    describe_remaining=_create_remaining_description("take new VMs"),
 )
 
 
@@ -54,10 +56,6 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
     return find_rejection
 
 
-def _describe_hardware_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
-    return f"{remaining} have hardware for the SKU" if remaining != before else ""
-
-
 def _describe_hardware_shortage(context: ShortageContext) -> str:
     """Explain why no machine is left, and name the largest SKU supported by this hardware."""
     sku = context.demand.sku
@@ -65,12 +63,9 @@ def _describe_hardware_shortage(context: ShortageContext) -> str:
     hardware = sorted(name for name in names if name)
     runs_on = ", ".join(sku.machine_skus)
     text = f"{sku.name} runs on {runs_on} only; the machines of the site are {', '.join(hardware)}."
-    supported_skus = [CATALOGUES[NEWEST].find_largest_sku(sku.kind, name) for name in hardware]
-    largest = max(
-        (candidate for candidate in supported_skus if candidate is not None),
-        key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib),
-        default=None,
-    )
+    largest_skus = [CATALOGUES[NEWEST].find_largest_sku(sku.kind, name) for name in hardware]
+    supported_skus = [candidate for candidate in largest_skus if candidate is not None]
+    largest = max(supported_skus, key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib), default=None)
     if largest is None:
         return text
     return f"{text} The largest SKU of the same type for this hardware is {largest.name}."
@@ -81,7 +76,7 @@ HARDWARE = CapacityFilter(
     build_check=_build_hardware_check,
     describe_shortage=_describe_hardware_shortage,
     line="1 fits",
-    describe_remaining=_describe_hardware_remaining,
+    describe_remaining=_create_remaining_description("have hardware for the SKU"),
 )
 
 
@@ -95,10 +90,6 @@ def _build_disk_check(sku: VmSku) -> CapacityCheck:
     return find_rejection
 
 
-def _describe_disk_remaining(_demand: Demand, remaining: Interval, before: Interval) -> str:
-    return f"{remaining} have the disk" if remaining != before else ""
-
-
 def _describe_disk_shortage(context: ShortageContext) -> str:
     disk = context.demand.sku.disk_gib
     return f"No machine on the site ({describe_zones(context.demand)}) has {disk:,} GiB of disk left."
@@ -109,5 +100,5 @@ DISK = CapacityFilter(
     build_check=_build_disk_check,
     describe_shortage=_describe_disk_shortage,
     line="1 fits",
-    describe_remaining=_describe_disk_remaining,
+    describe_remaining=_create_remaining_description("have the disk"),
 )

@@ -54,7 +54,7 @@ RACK_MEMORY_USED = RankingKey(
 
 
 def _describe_vms_of_owner(vms: int, name: str) -> str:
-    return f"no VM of {name}" if vms == 0 else f"{vms} VM{'s' if vms > 1 else ''} of {name}"
+    return f"{_format_vm_count(vms)} of {name}" if vms else f"no VM of {name}"
 
 
 # VMs of the cluster on the machine.
@@ -93,7 +93,7 @@ def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
 def _describe(demand: Demand, is_alone: int) -> str:
     if not demand.sku.extra_large:
         return ""
-    return "no extra-large VM of another cluster" if is_alone else ("runs an extra-large VM of another cluster")
+    return "no extra-large VM of another cluster" if is_alone else "runs an extra-large VM of another cluster"
 
 
 SHARED_MACHINE = RankingKey(
