@@ -92,7 +92,7 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     findings = [finding for result in results for finding in result.findings]
     if not findings:
-        return "No VM is placed."
+        return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
     runs = f"{round(findings[0].figures['runs']):,}"
     machine = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
@@ -116,7 +116,7 @@ def _format_percent(share: float) -> str:
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
     if not result.findings:
-        yield (("0", "", "", ""), False)
+        yield (("0 to place", "", "", ""), False)
         return
     vms = len(result.findings)
     shares = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
