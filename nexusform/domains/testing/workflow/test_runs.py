@@ -366,11 +366,9 @@ def filter_expected_failures(
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []
     for problem in diagnostics:
-        if problem.id not in _CONDITION_FAILURES or not problem.address:
-            condition_names = set()
-        else:
-            condition_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)}
-        names = condition_names & set(expected_by_name)
+        names: set[str] = set()
+        if problem.id in _CONDITION_FAILURES:
+            names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
         if names:
             matched_names |= names
         elif problem.id == ID_OF_CONDITION["check"]:
@@ -378,10 +376,10 @@ def filter_expected_failures(
         else:
             unexpected_problems.append(problem)
     missing_failure_errors = []
-    for name, t in expected_by_name.items():
+    for name, traversal in expected_by_name.items():
         if name not in matched_names:
             detail = f"The checkable object, {name}, was expected to report an error but did not."
-            missing_failure_errors.append(build_error("missing-expected-failure", detail, t.span, block=header))
+            missing_failure_errors.append(build_error("missing-expected-failure", detail, traversal.span, block=header))
     return unexpected_problems, missing_failure_errors
 
 
