@@ -190,7 +190,8 @@ class RunBlockExecutor(Struct):
         problems += check_constant_variables(configuration, values)
         return values, problems
 
-    def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
+    def _build_request(self, configuration: Configuration) -> PlanRequest:
+        """Build the request to evaluate a configuration without a state and variables."""
         files = ConfinedFileAccess(self.place.confinement)
         project = Project(
             context=self.place,
@@ -201,7 +202,7 @@ class RunBlockExecutor(Struct):
             files=files,
             backend=MemoryBackend(),
         )
-        return build_base_request(project, StoredState(state))
+        return build_base_request(project, StoredState(EMPTY))
 
     @contextmanager
     def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
