@@ -31,14 +31,14 @@ class EncryptedBackend:
     def read(self) -> bytes | None:
         """Return the state document, None if there is none. Raises BackendProblem if no key decrypts it."""
         document = self.inner.read()
-        return None if document is None else self._decrypt_optional_document(document, STATE, self.describe())
+        return None if document is None else self._decrypt(document, STATE, self.describe())
 
     def write(self, document: bytes) -> None:
         """Encrypt and replace the document. An equal document with the same method is not written."""
         stored = self.inner.read()
         is_current = stored is not None and self._sealer.is_current(stored)
         if not is_current or self._decrypt_or_none(stored) != document:
-            self.inner.write(self._encrypt_optional_document(document, STATE))
+            self.inner.write(self._encrypt(document, STATE))
 
     def is_outdated(self) -> bool:
         """Return whether the stored document has another method than the configured one."""
@@ -54,15 +54,15 @@ class EncryptedBackend:
 
     def encrypt_document(self, document: bytes) -> bytes:
         """Return a state document as stored by this backend. Raises BackendProblem."""
-        return self._encrypt_optional_document(document, STATE)
+        return self._encrypt(document, STATE)
 
     def append(self, record: bytes) -> None:
         """Add one encrypted record to the journal."""
-        self.inner.append(self._encrypt_optional_document(record, JOURNAL))
+        self.inner.append(self._encrypt(record, JOURNAL))
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add encrypted records in order."""
-        sealed = [self._encrypt_optional_document(record, JOURNAL) for record in records]
+        sealed = self._encrypt_records(records)
         if isinstance(self.inner, BatchJournalBackend):
             self.inner.append_all(sealed)
             return
@@ -72,12 +72,12 @@ class EncryptedBackend:
     def read_journal(self) -> list[bytes]:
         """Return the records that are not in the document yet. Raises BackendProblem."""
         name = f"The journal of {self.describe()}"
-        return [self._decrypt_optional_document(record, JOURNAL, name) for record in self.inner.read_journal()]
+        return [self._decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Encrypt and write the document, then empty the journal except for records to keep."""
-        sealed = [self._encrypt_optional_document(record, JOURNAL) for record in keep]
-        self.inner.write_merged_state(self._encrypt_optional_document(document, STATE), sealed)
+        sealed = self._encrypt_records(keep)
+        self.inner.write_merged_state(self._encrypt(document, STATE), sealed)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked."""
@@ -115,7 +115,7 @@ class EncryptedBackend:
         """Return an earlier document by its id. Raises BackendProblem."""
         if not isinstance(self.inner, VersionedBackend):
             raise BackendProblem(f'No version "{version}" of {self.describe()}.')
-        return self._decrypt_optional_document(self.inner.read_version(version), STATE, f"Version {version}")
+        return self._decrypt(self.inner.read_version(version), STATE, f"Version {version}")
 
     def needs_checkpoint(self) -> bool:
         """Return whether the inner backend needs the document now."""
@@ -124,8 +124,8 @@ class EncryptedBackend:
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Write the encrypted document to the inner backend during an apply."""
         assert isinstance(self.inner, CheckpointBackend)
-        sealed = [self._encrypt_optional_document(record, JOURNAL) for record in records]
-        self.inner.write_checkpoint(self._encrypt_optional_document(document, STATE), sealed)
+        sealed = self._encrypt_records(records)
+        self.inner.write_checkpoint(self._encrypt(document, STATE), sealed)
 
     def _decrypt_or_none(self, document: bytes | None) -> bytes | None:
         """Return the document, None also if it cannot be decrypted (it is about to be replaced)."""
@@ -136,13 +136,16 @@ class EncryptedBackend:
         except EncryptionProblem:
             return None
 
-    def _encrypt_optional_document(self, document: bytes, purpose: str) -> bytes:
+    def _encrypt(self, document: bytes, purpose: str) -> bytes:
         try:
             return self._sealer.encrypt(document, purpose)
         except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None
 
-    def _decrypt_optional_document(self, document: bytes, purpose: str, name: str) -> bytes:
+    def _encrypt_records(self, records: Sequence[bytes]) -> list[bytes]:
+        return [self._encrypt(record, JOURNAL) for record in records]
+
+    def _decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
         try:
             return self._sealer.decrypt(document, purpose, name)
         except EncryptionProblem as problem:

@@ -126,7 +126,7 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
         except urllib.error.HTTPError as refusal:
             answer = refusal
         with answer:
-            return _read_complete_response(request, answer), str(answer.headers.get("Location") or "")
+            return _read_complete_response(request, answer), str(answer.headers.get("Location", ""))
     except http.client.HTTPException as problem:
         raise WebError(f"the answer is not HTTP ({_format_connection_error(problem)})") from None
     except TimeoutError:
@@ -143,26 +143,33 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
     is_success = _is_success(status)
-    length_text = str(answer.headers.get("Content-Length") or "").strip()
     if status in _NO_BODY:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
         raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
-    is_chunked = bool(answer.headers.get("Transfer-Encoding"))
-    if length_text and not is_chunked and not (length_text.isascii() and length_text.isdigit()):
-        raise WebError(f'the answer has the invalid length "{length_text[:20]}"')
-    length = int(length_text) if length_text and not is_chunked else None
-    reading = ReadByteLimit(request.max_bytes if is_success else max(MAX_ERROR_BYTES, length or 0))
-    if not is_success and (length or 0) > MAX_ERROR_BYTES:
+    length = _read_declared_length(answer)
+    announced = length or 0
+    if not is_success and announced > MAX_ERROR_BYTES:
         return WebResponse(status, b"")
-    content = reading.read_all(answer, length or 0)
+    max_bytes = request.max_bytes if is_success else MAX_ERROR_BYTES
+    content = ReadByteLimit(max_bytes).read_all(answer, announced)
     if length is not None and len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
     if request.method == "GET" and is_success and not content and length is None:
         # An empty document would have a length or a status.
         raise WebError("the answer is empty")
     return WebResponse(status, content, is_empty=length == 0)
+
+
+def _read_declared_length(answer: Any) -> int | None:
+    """Return the declared length of a response, None without one or of a chunked response. Raises WebError."""
+    text = str(answer.headers.get("Content-Length", "")).strip()
+    if not text or answer.headers.get("Transfer-Encoding"):
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise WebError(f'the answer has the invalid length "{text[:20]}"')
+    return int(text)
 
 
 def _is_success(status: int) -> bool:

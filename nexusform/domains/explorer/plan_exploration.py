@@ -84,17 +84,16 @@ class PlanExploration:
         self._run = run
         self.base = self._plan_configuration(self.configuration, ())
         # The configuration path of each pool's count.
-        count_paths: list[tuple[str, tuple[Address, ValuePath]]] = []
+        self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
+        self._pools: dict[str, PoolCountControl] = {}
         for table in self.base.placement_tables:
-            path: ValuePath | None = None
-            if table.address.type == "nexus_agent_pool":
-                path = ("node_count",)
-            elif table.address.type == "nexus_kubernetes_cluster":
-                is_control_plane = table.pool == CONTROL_PLANE
-                path = ("control_plane", "count") if is_control_plane else ("agent_pool", table.pool, "count")
+            path = _get_count_path(table.address.type, table.pool)
             if path is not None:
-                count_paths.append((_format_pool_key(table.address, table.pool), (table.address, path)))
-        self._count_paths = dict(count_paths)
+                key = f"{table.address}:{table.pool}"
+                self._count_paths[key] = (table.address, path)
+                self._pools[key] = PoolCountControl(
+                    key, table.cluster, table.pool, table.vm_sku_name, table.total_count
+                )
         self._racks = dict(_list_adjustable_racks(self.base, self.project))
 
     @property
@@ -109,11 +108,7 @@ class PlanExploration:
 
     def list_pools(self) -> list[PoolCountControl]:
         """Return the pools in planning order."""
-        tables = {_format_pool_key(t.address, t.pool): t for t in self.base.placement_tables}
-        return [
-            PoolCountControl(key, table.cluster, table.pool, table.vm_sku_name, table.total_count)
-            for key, table in ((key, tables[key]) for key in self._count_paths)
-        ]
+        return list(self._pools.values())
 
     def list_racks(self) -> list[RackStateControl]:
         """Return the racks in planning order."""
@@ -204,13 +199,12 @@ class PlanExploration:
         ]
         for adjustment in self._list_requested_adjustments(request):
             edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
-            if edit is not None:
-                edits.append(edit)
-            else:
+            if edit is None:
                 path = ".".join(str(step) for step in adjustment.path)
                 unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
-        changed_edits = [edit for edit in edits if edit.before != edit.after]
-        return apply_literal_edits(self.configuration.files, changed_edits), unwritable
+            elif edit.before != edit.after:
+                edits.append(edit)
+        return apply_literal_edits(self.configuration.files, edits), unwritable
 
     def _format_file_diff(self, texts: Mapping[str, str]) -> str:
         """Return the new texts as a unified diff."""
@@ -240,8 +234,13 @@ def open_exploration(
         yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources
 
 
-def _format_pool_key(address: Address, pool: str) -> str:
-    return f"{address}:{pool}"
+def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
+    """Return the path of a pool's count in its block, None if the pool has no adjustable count."""
+    if resource_type == "nexus_agent_pool":
+        return ("node_count",)
+    if resource_type != "nexus_kubernetes_cluster":
+        return None
+    return ("control_plane", "count") if pool == CONTROL_PLANE else ("agent_pool", pool, "count")
 
 
 def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackStateControl]]:

@@ -77,6 +77,16 @@ def test_text_output(fleet: Fleet, command: Command, lose_racks: Command, golden
     golden("questions.txt", f"{certainty}\n{before}\n{failure}")
 
 
+def test_certainty_of_applied_sites_says_that_no_vm_is_to_be_placed(fleet: Fleet, command: Command) -> None:
+    fleet({"par1": {}})
+    command("plan", "-out=f.nfsites")
+    assert command("apply", "f.nfsites")[0] == 0
+    code, text, err = command("status", "-samples=10")
+    assert (code, err) == (0, "")
+    assert "No VM to place. Certainty is computed for VMs to place" in text
+    assert "0 to place" in text
+
+
 def test_racks_are_distributed_and_merged_in_order(fleet: Fleet, command: Command, lose_racks: Command) -> None:
     fleet({"par1": {"racks": 5}})
     command("plan", "-out=f.nfsites")

@@ -68,6 +68,7 @@ def score_predictions(arguments: ConformanceArguments) -> int:
 
 
 def _render_score(score: ConformanceScore) -> str:
+    """Render the counts by system and version, and the wrong predictions."""
     rows = [("System", "Version", "Decisions", "Right", "Wrong", "Errors")]
     rows += [
         (system, version, f"{item.decisions:,}", f"{item.right:,}", f"{item.wrong:,}", f"{item.errors:,}")

@@ -121,14 +121,16 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     count += bool(needs_first)
     images = (*spec.images, *[_IMAGE] * count)
     containers: list[Body] = []
+    # The first container has all requests, others request 0.
+    cpu, memory, other_resources = spec.requests.cpu, spec.requests.memory, spec.requests.other_resources
     for index in range(count):
         amounts: dict[str, str] = {}
         if index < count - without_cpu:
-            amounts["cpu"] = f"{spec.requests.cpu if index == 0 else 0}m"
+            amounts["cpu"] = f"{cpu}m"
         if index < count - without_memory:
-            amounts["memory"] = str(spec.requests.memory if index == 0 else 0)
-        if index == 0:
-            amounts |= {name: str(amount) for name, amount in spec.requests.other_resources}
+            amounts["memory"] = str(memory)
+        amounts |= {name: str(amount) for name, amount in other_resources}
+        cpu, memory, other_resources = 0, 0, ()
         resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
     containers[0]["ports"] = [

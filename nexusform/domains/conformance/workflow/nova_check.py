@@ -7,6 +7,7 @@ hosts, the VM is added to the predicted one before the next decision.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -51,7 +52,8 @@ class _NovaDriverRequest(Struct):
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
     """Check the decisions on the VMs of all OpenStack sites. Raises ProgramCheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
-    sites = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]
+    replays = [_NovaSiteReplay(result, site) for site in on_nova]
+    sites = [replay for replay in replays if replay.total]
     program = shutil.which(python)
     if program is None:
         raise ProgramCheckProblem(f"{python} is no program.")
@@ -218,9 +220,9 @@ def _name_server(token: Token) -> str:
 
 def _build_server_group(hint: Hint) -> Body:
     """Build a server group with its members. A host of the hint has the maximum of them."""
-    counts = dict(hint.vms_by_machine)
-    policy = ("affinity" if hint.is_affinity else "anti-affinity") if hint.is_hard else ""
-    policy = policy or ("soft-affinity" if hint.is_affinity else "soft-anti-affinity")
+    counts = Counter(dict(hint.vms_by_machine))
+    strength = "" if hint.is_hard else "soft-"
+    policy = "affinity" if hint.is_affinity else "anti-affinity"
     maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
-    members = [host for host, count in counts.items() for _ in range(count)]
-    return {"name": hint.target, "policy": policy, "max": maximum, "members": members}
+    members = list(counts.elements())
+    return {"name": hint.target, "policy": f"{strength}{policy}", "max": maximum, "members": members}

@@ -197,12 +197,14 @@ class KubeSchedulerCheck:
         """Replace the Service behind the default spreading of the last pod."""
         if service == self._service:
             return
-        for body, method in ((self._service, "DELETE"), (service, "POST")):
-            if body is not None:
-                self._ensure_namespace(body["metadata"]["namespace"], {})
-                path = f"/api/v1/namespaces/{body['metadata']['namespace']}/services"
-                name = f"/{body['metadata']['name']}" if method == "DELETE" else ""
-                self._running.call(method, f"{path}{name}", None if method == "DELETE" else body)
+        if self._service is not None:
+            metadata = self._service["metadata"]
+            path = f"/api/v1/namespaces/{metadata['namespace']}/services/{metadata['name']}"
+            self._running.call("DELETE", path)
+        if service is not None:
+            namespace = service["metadata"]["namespace"]
+            self._ensure_namespace(namespace, {})
+            self._running.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
         self._service = service
         time.sleep(_SETTLE_SECONDS)
 
@@ -226,12 +228,15 @@ class KubeSchedulerCheck:
         if is_daemon and not outcome.node:
             raise UnsupportedPodError("a daemon without a node")
         self._replace_spreading_service(build_default_service(spec))
-        expected = {outcome.node} if is_daemon else _predict_best_nodes(scheduler)
-        body = build_pod_manifest(spec, next(self._names), only_node=outcome.node if is_daemon else "")
+        only_node, expected = outcome.node, {outcome.node}
+        if not is_daemon:
+            only_node, expected = "", _predict_best_nodes(scheduler)
+        body = build_pod_manifest(spec, next(self._names), only_node=only_node)
         answers = [self._decide(body)]
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
-            time.sleep(_SETTLE_SECONDS if answers[-1] not in expected and len(answers) == 1 else 0)
+            if len(answers) == 1:
+                time.sleep(_SETTLE_SECONDS)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
         if answers[-1]:

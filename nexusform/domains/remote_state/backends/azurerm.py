@@ -389,6 +389,7 @@ def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
 
 
 def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
+    """Parse the holder in the metadata of a blob, in base64 or as text; None if absent or unreadable."""
     text = (metadata or {}).get(_LOCK, "")
     try:
         if not text:
@@ -406,6 +407,7 @@ def _get_error_code(problem: Any) -> str:
 
 
 def _format_reason(problem: Any) -> str:
+    """Format the reason of a failed request, with a hint for known error codes."""
     from azure.core.exceptions import ClientAuthenticationError
 
     if isinstance(problem, ClientAuthenticationError) and not _get_error_code(problem):

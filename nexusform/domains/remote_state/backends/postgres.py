@@ -316,6 +316,7 @@ class PostgresBackend:
 
     @contextmanager
     def _translate_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of the database to BackendProblem; `operation` is a verb phrase: `read the lock`."""
         from psycopg import Error
 
         try:

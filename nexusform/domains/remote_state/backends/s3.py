@@ -201,6 +201,7 @@ class S3Backend(LineJournalBackend):
             return _strip_added_line_ends(_read_content(answer, ReadByteLimit(self._objects.max_bytes))) or b""
 
     def _read_lock(self) -> _StoredLock | None:
+        """Read the lock object with its age, None without one. It may be expired."""
         answer = self._objects.get_response(self._lock_key)
         if answer is None:
             return None
@@ -226,6 +227,7 @@ class S3Backend(LineJournalBackend):
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of S3 to BackendProblem; `operation` is a verb phrase: `read the lock`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:

@@ -30,7 +30,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
 from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
 from nexusform.domains.sites.rendering.status_report import build_apply_report
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
@@ -239,26 +239,31 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
     sites = []
     for site in job.plan.sites:
         result = fleet_apply.results.get(site.name)
-        if result is None and site.wave not in wave_names:
-            continue
-        if result is None and job.progress.is_finished(site.wave):
-            result = replace(site.result, status=SiteStatus.APPLIED)
-            if site.result.status is not SiteStatus.PLANNED:
-                result = site.result
-        elif result is None:
-            result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
+        if result is None:
+            if site.wave not in wave_names:
+                continue
+            result = _build_result_without_task(job, site)
         sites.append(replace(site, result=_add_planned_rows(result, site.result)))
     undeclared = find_undeclared_sites(job.opened, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
 
 
+def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
+    """Return the result of a site without a task in this run: from an earlier run, or skipped."""
+    if not job.progress.is_finished(site.wave):
+        return SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
+    if site.result.status is SiteStatus.PLANNED:
+        return replace(site.result, status=SiteStatus.APPLIED)
+    return site.result
+
+
 def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:
-    """Add the planned rows and impact to a result."""
+    """Add the planned rows to a result, and the planned impact if it was applied."""
+    result = replace(result, rows=result.rows or planned.rows)
     if result.status is not SiteStatus.APPLIED:
-        return replace(result, rows=result.rows or planned.rows)
+        return result
     return replace(
         result,
-        rows=result.rows or planned.rows,
         impact=planned.impact,
         disruptions=planned.disruptions,
         availability_losses=planned.availability_losses,

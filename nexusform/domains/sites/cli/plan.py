@@ -106,11 +106,12 @@ def plan(arguments: PlanArguments) -> int:
         names, name_problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
         problems += name_problems
     problems = [*opened.diagnostics, *problems]
-    if has_errors(problems) or opened.definition is None:
+    is_rejected = has_errors(problems) or opened.definition is None
+    if is_rejected:
         problems += save_failed_plan(problems, arguments.out) if arguments.out else []
         write_plan_reports(build_failed_plan(problems), reports, as_json=arguments.as_json)
     screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
-    if has_errors(problems) or opened.definition is None:
+    if is_rejected:
         return 1
     result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
     if result is None:

@@ -16,8 +16,8 @@ from nexusform.diagnostics.diagnostic import build_error
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.sites.cli.site_flags import SiteTargetFlags
 from nexusform.domains.sites.rendering.question_report import select_failed_results
-from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report
-from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteResult, SiteStatus
+from nexusform.domains.sites.rendering.status_report import build_status_document, build_status_report, list_lock_hosts
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteResult, SiteStatus, select_results
 from nexusform.domains.sites.workflow.fleet_tasks import (
     RUNS_PER_PART,
     read_fleet_status,
@@ -100,11 +100,11 @@ def unlock(arguments: UnlockArguments) -> int:
         if engine is None:
             return 1
         locks = read_site_locks(engine, fleet, sites.names)
-        unreadable = [result for result in locks if result.status is SiteStatus.REJECTED]
+        unreadable = select_results(locks, SiteStatus.REJECTED)
         _print_unreadable_locks(unreadable, screen)
         selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
         if not selected:
-            hosts = sorted({result.lock.host for result in locks if result.lock is not None and result.lock.host})
+            hosts = list_lock_hosts(locks)
             others = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
             screen.print_error(f'No site is locked by the host "{arguments.host}".{others}')
             return 1
@@ -131,18 +131,18 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
 
 def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
     """Print the released and the remaining locks; return the exit code."""
-    released = [result for result in results if result.status is SiteStatus.APPLIED]
+    released = select_results(results, SiteStatus.APPLIED)
     screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
-    remaining = [result for result in results if result.status is SiteStatus.SKIPPED and result.lock is not None]
+    remaining = ""
+    for result in select_results(results, SiteStatus.SKIPPED):
+        if result.lock is not None:
+            reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
+            remaining += f"\n  {result.site}: {reason}\n    {result.lock.unlock_command}"
     if remaining:
-        screen.print_text("\nThese locks remain. Check the site, then remove its lock:")
-    for result in remaining:
-        assert result.lock is not None, "selected above"
-        reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
-        screen.print_text(f"  {result.site}: {reason}\n    {result.lock.unlock_command}")
-    failed = [result for result in results if result.status is SiteStatus.REJECTED]
-    _print_unreadable_locks(failed, screen)
-    return 1 if remaining or failed else 0
+        screen.print_text(f"\nThese locks remain. Check the site, then remove its lock:{remaining}")
+    unreadable = select_results(results, SiteStatus.REJECTED)
+    _print_unreadable_locks(unreadable, screen)
+    return int(bool(remaining or unreadable))
 
 
 def _print_unreadable_locks(results: list[SiteResult], screen: Screen) -> None:

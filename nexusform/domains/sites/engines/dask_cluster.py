@@ -208,7 +208,7 @@ class DaskTaskEngine:
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
         """Check that the cluster and its workers exist while no result arrives. Raises TaskEngineError."""
         for submitted in running.values():
-            self._send_heartbeat(submitted.task)
+            self._send_heartbeat(submitted.task)  # all tasks have the same session
             break
         if self._client.status != "running":
             raise TaskEngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))

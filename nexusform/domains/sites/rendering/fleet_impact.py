@@ -92,10 +92,8 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
         count = sum(len(names) for names in by_loss.values())
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
         ranked = sorted(by_loss.items(), key=lambda pair: -len(pair[1]))
-        lines = [f"{format_names(names)}: {text}" for text, names in ranked[:max_rows]]
-        if len(ranked) > max_rows:
-            lines.append(f"{format_count(len(ranked) - max_rows, 'more such row')}: -json has all.")
-        yield Section(title, tuple(lines))
+        lines = [f"{format_names(names)}: {text}" for text, names in ranked]
+        yield Section(title, _limit_lines(lines, max_rows, "more such row"))
 
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -115,23 +113,26 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
                 key = (Level(site_diagnostic.level).order, f"{mark} {text}")
                 by_text.setdefault(key, {})[site.name] = None
     finding_lines = [f"{text}: {format_names(list(by_text[order, text]))}" for order, text in sorted(by_text)]
-    lines = finding_lines[:max_rows]
-    if len(finding_lines) > max_rows:
-        lines.append(f"{format_count(len(finding_lines) - max_rows, 'more finding')}: -json has all.")
+    lines = _limit_lines(finding_lines, max_rows, "more finding")
     if sites_with_existing:
-        lines.append(f"{format_count(len(sites_with_existing), 'site')}: existing issues.")
+        lines = (*lines, f"{format_count(len(sites_with_existing), 'site')}: existing issues.")
     if lines:
-        yield Section("Warnings and advice", tuple(lines))
+        yield Section("Warnings and advice", lines)
+
+
+def _limit_lines(lines: Sequence[str], max_rows: int, noun: str) -> tuple[str, ...]:
+    """Return the first lines, and one with the number of further ones, called `noun`."""
+    hidden_count = len(lines) - max_rows
+    if hidden_count <= 0:
+        return tuple(lines)
+    return (*lines[:max_rows], f"{format_count(hidden_count, noun)}: -json has all.")
 
 
 def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) -> Iterable[Section]:
     """Build the section with a row per site and the advice."""
     if not sites:
         return
-    lines = [f"{site.name}: {_describe_state(site)}" for site in sites[:max_rows]]
-    hidden_count = len(sites) - max_rows
-    if hidden_count > 0:
-        lines.append(f"{format_count(hidden_count, 'more site')}: -json has all.")
+    lines = _limit_lines([f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site")
     title = (
         f"Warning: {format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} no longer declared"
     )

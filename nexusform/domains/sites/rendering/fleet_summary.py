@@ -34,6 +34,12 @@ class SitesWithEqualChanges(Struct, frozen=True):
     rows: tuple[str, ...]
     sites: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """Numbers of sites and rows: `412 sites: the same 3 rows`."""
+        same_text = "the same " if len(self.sites) > 1 else ""
+        return f"{format_count(len(self.sites), 'site')}: {same_text}{format_count(len(self.rows), 'row')}"
+
 
 def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
     """Group changed sites by rows, largest group first."""
@@ -104,11 +110,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
     """Build one sentence: `412 sites: the same 3 rows; 5 rejected; 2 lose rack redundancy; 581 unchanged`."""
-    clauses: list[str] = []
-    if groups:
-        first = groups[0]
-        rows = f"{'the same ' if len(first.sites) > 1 else ''}{format_count(len(first.rows), 'row')}"
-        clauses.append(f"{format_count(len(first.sites), 'site')}: {rows}")
+    clauses = [group.title for group in groups[:1]]
     other_count = sum(len(group.sites) for group in groups[1:])
     if other_count:
         variants_text = format_count(len(groups) - 1, "other way")
@@ -187,9 +189,7 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
     if not groups:
         return
     first = groups[0]
-    same_text = "the same " if len(first.sites) > 1 else ""
-    title = f"{format_count(len(first.sites), 'site')}: {same_text}{format_count(len(first.rows), 'row')}"
-    yield Section(title, (*first.rows, f"Sites: {format_names(first.sites)}."))
+    yield Section(first.title, (*first.rows, f"Sites: {format_names(first.sites)}."))
     other_groups = groups[1:]
     if not other_groups:
         return

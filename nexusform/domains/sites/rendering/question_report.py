@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
-from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestionFinding, SiteResult, SiteStatus
+from nexusform.domains.sites.types.site_tasks import (
+    QuestionKind,
+    SiteQuestionFinding,
+    SiteResult,
+    SiteStatus,
+    select_results,
+)
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -23,12 +29,12 @@ TableLine = tuple[tuple[str, ...], bool]
 
 def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Report:
     """Build the report: a summary over all sites, and one row per distinct result."""
-    successful = [result for result in results if result.status not in _FAILED_STATUSES]
     failed = select_failed_results(results)
+    successful = [result for result in results if result.status not in _FAILED_STATUSES]
     verdict = _SUMMARIES[question_kind](successful) if successful else "No result."
     if failed:
         verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
-    has_problems = bool(failed) or any(finding.is_problem for result in successful for finding in result.findings)
+    has_problems = bool(failed) or any(result.problem_findings for result in successful)
     sections: list[Section] = []
     if failed:
         # Build the section of failed sites by reason.
@@ -63,7 +69,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
 
 def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
     """Select the results of failed sites."""
-    return [result for result in results if result.status in _FAILED_STATUSES]
+    return select_results(results, *_FAILED_STATUSES)
 
 
 _RESULT: Final = RecordForm(
@@ -81,6 +87,10 @@ def build_question_document(question_kind: QuestionKind, results: Sequence[SiteR
     return {"asked": question_kind.value, "sites": [_RESULT(result) for result in results]}
 
 
+def _list_findings(results: Iterable[SiteResult]) -> list[SiteQuestionFinding]:
+    return [finding for result in results for finding in result.findings]
+
+
 # --- certainty ---------------------------------------------------------------------------------
 
 
@@ -90,9 +100,9 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
-    findings = [finding for result in results for finding in result.findings]
+    findings = _list_findings(results)
     if not findings:
-        return "No VM is placed."
+        return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
     runs = f"{round(findings[0].figures['runs']):,}"
     machine = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
@@ -116,7 +126,7 @@ def _format_percent(share: float) -> str:
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
     if not result.findings:
-        yield (("0", "", "", ""), False)
+        yield (("0 to place", "", "", ""), False)
         return
     vms = len(result.findings)
     shares = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
@@ -128,19 +138,19 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
-    findings = [finding for result in results for finding in result.findings]
-    problems = [finding for finding in findings if finding.is_problem]
-    sites = sum(any(finding.is_problem for finding in result.findings) for result in results)
-    if not problems:
-        return f"No site loses a control plane or a pool with any one of {format_count(len(findings), 'rack')}."
+    rack_count = format_count(len(_list_findings(results)), "rack")
+    problem_counts = [len(result.problem_findings) for result in results]
+    problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
+    if not problem_count:
+        return f"No site loses a control plane or a pool with any one of {rack_count}."
     return (
-        f"Losing {len(problems):,} of {format_count(len(findings), 'rack')} breaks availability or "
-        f"leaves VMs without capacity, on {format_count(sites, 'site')}."
+        f"Losing {problem_count:,} of {rack_count} breaks availability or "
+        f"leaves VMs without capacity, on {format_count(len(results) - unharmed_count, 'site')}."
     )
 
 
 def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
-    problems = [finding for finding in result.findings if finding.is_problem]
+    problems = result.problem_findings
     harmless_count = len(result.findings) - len(problems)
     if harmless_count or not problems:
         yield ((format_count(harmless_count, "rack"), "availability is kept"), False)

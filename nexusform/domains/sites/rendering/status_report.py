@@ -48,7 +48,8 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
             progress = "started" if lock.has_started else "not started"
             rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
     table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
-    sections += [Section("Locks", table=table)] if rows else []
+    if rows:
+        sections.append(Section("Locks", table=table))
     figures = _format_status_counts(plan, _STATUS_TEXTS)
     failed_questions = select_failed_results(certainty)
     if certainty:
@@ -122,15 +123,20 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
     if not results:
         return ""
     rows = [_format_lock(result, result.lock, now) for result in results if result.lock is not None]
-    hosts = sorted({result.lock.host for result in results if result.lock is not None and result.lock.host})
     hints = [
         f"If no process on {host} runs any more, release the locks of sites that were not started:\n"
         f"  nexusform sites unlock -host={host}"
-        for host in hosts
+        for host in list_lock_hosts(results)
     ]
     verb = select_word_form(len(results), "is", "are")
     title = f"{format_count(len(results), 'site')} {verb} locked:"
     return "\n\n".join(["", "\n".join([title, *rows]), *hints])
+
+
+def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:
+    """List the known hosts of locks, sorted."""
+    locks = [result.lock for result in results if result.lock is not None]
+    return sorted({lock.host for lock in locks} - {""})
 
 
 def format_age(created: str, now: datetime) -> str:

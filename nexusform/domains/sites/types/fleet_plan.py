@@ -72,6 +72,11 @@ class FleetDefinition(Struct, frozen=True):
     requests_per_minute: int = 0
     sources: Mapping[str, SourceFile] = {}
 
+    @property
+    def sites_by_name(self) -> dict[str, SiteEntry]:
+        """Sites by name."""
+        return {site.name: site for site in self.sites}
+
 
 class PlannedSite(Struct, frozen=True):
     """Site in a fleet's plan. `after`: sites applied earlier, since it reads their states. `file` and `line`:

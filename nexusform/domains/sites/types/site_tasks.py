@@ -185,6 +185,16 @@ class SiteResult(Struct, frozen=True):
     findings: tuple[SiteQuestionFinding, ...] = ()
     lock: SiteLock | None = None
 
+    @property
+    def problem_findings(self) -> list[SiteQuestionFinding]:
+        """Findings with a problem."""
+        return [finding for finding in self.findings if finding.is_problem]
+
+
+def select_results(results: Iterable[SiteResult], *statuses: SiteStatus) -> list[SiteResult]:
+    """Select the results with one of these statuses."""
+    return [result for result in results if result.status in statuses]
+
 
 # Messages between processes. Decoding raises msgspec.ValidationError.
 encode_task_message: Final = msgspec.json.encode

@@ -209,7 +209,7 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
     if defaults:
         reading.defaults = _build_site_block(defaults[0], _DEFAULTS, problems)
     wave_names = {wave.name for wave in waves}
-    last_wave = waves[-1].name if waves else ""
+    last_wave = waves[-1].name
     sites: dict[str, SiteEntry] = {}
     for block in parts.blocks:
         if block.type not in ("site", "sites"):
@@ -275,7 +275,7 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves of the strategy, with its common values."""
+    """Read the waves of the strategy, with its common values; one wave if it declares none."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]

@@ -101,15 +101,17 @@ def select_sites(
             detail = f'-site: there is no site "{pattern}".{hint}'
             problems.append(build_error("unknown-site", detail))
     selected_names = [
-        site.name
-        for site in definition.sites
-        if (not patterns or any(fnmatchcase(site.name, pattern) for pattern in patterns))
-        and (not wave or site.wave == wave)
+        site.name for site in definition.sites if is_site_requested(site.name, patterns) and wave in ("", site.wave)
     ]
     if not selected_names and not problems:
         detail = "No site of that wave has such a name. Nothing was planned."
         problems.append(build_error("unknown-site", detail))
     return selected_names, problems
+
+
+def is_site_requested(name: str, patterns: Sequence[str]) -> bool:
+    """Return True if a site is selected by one of these name patterns, or if there are none."""
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class FleetPlanningResult(Struct, frozen=True):
@@ -189,7 +191,7 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
         name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))
         for name, result in results.items()
     }
-    entries = {site.name: site for site in definition.sites}
+    entries = definition.sites_by_name
     sites = tuple(build_planned_site(entries[name], results[name], dependencies[name]) for name in results)
     return FleetPlan(
         sites=sites,
@@ -205,25 +207,25 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
 
 def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
     """Return one error for a cycle, or one for each site that depends on a later wave."""
-    spans = {site.name: site.span for site in definition.sites}
-    waves = {site.name: site.wave for site in definition.sites}
+    entries = definition.sites_by_name
     wave_positions = {wave.name: position for position, wave in enumerate(definition.waves)}
     cycle = _find_cycle(dependencies)
     if cycle:
         chain = " -> ".join(f'"{name}"' for name in (*cycle, cycle[0]))
         detail = f"These sites read each other's states in a cycle: {chain}."
-        return [build_error("cycle", detail, spans[cycle[0]])]
-    return [
-        build_error(
-            "site-in-later-wave",
-            f'The site "{name}" (wave "{waves[name]}") reads the state of "{other}", which is applied '
-            f'later, in the wave "{waves[other]}". Move it to that wave or a later one.',
-            spans[name],
-        )
-        for name, other_sites in dependencies.items()
-        for other in other_sites
-        if wave_positions[waves[other]] > wave_positions[waves[name]]
-    ]
+        return [build_error("cycle", detail, entries[cycle[0]].span)]
+    problems: list[Diagnostic] = []
+    for name, other_sites in dependencies.items():
+        wave = entries[name].wave
+        for other in other_sites:
+            other_wave = entries[other].wave
+            if wave_positions[other_wave] > wave_positions[wave]:
+                detail = (
+                    f'The site "{name}" (wave "{wave}") reads the state of "{other}", which is applied '
+                    f'later, in the wave "{other_wave}". Move it to that wave or a later one.'
+                )
+                problems.append(build_error("site-in-later-wave", detail, entries[name].span))
+    return problems
 
 
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:

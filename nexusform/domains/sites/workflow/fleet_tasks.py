@@ -5,7 +5,7 @@ answer does not depend on the workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from math import ceil
 
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteTaskKind,
     Task,
     TaskEngine,
+    select_results,
 )
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 
@@ -65,23 +66,24 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
     ordered = [parts[part] for part in range(count)]
-    rejected = next((part_result for part_result in ordered if part_result.status is SiteStatus.REJECTED), None)
-    if rejected is not None:
-        return rejected
+    rejected = select_results(ordered, SiteStatus.REJECTED)
+    if rejected:
+        return rejected[0]
     if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
         reason = "Its plan input changed during the run. Run the command again."
         return SiteResult(name, SiteStatus.REJECTED, reason)
     # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
     by_name: dict[str, SiteQuestionFinding] = {}
-    for findings in zip_longest(*(part_result.findings for part_result in ordered)):
-        for finding in findings:
-            existing = by_name.get(finding.name) if finding is not None else None
-            if existing is not None:
-                figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
-                is_problem = existing.is_problem or finding.is_problem
-                by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
-            elif finding is not None:
-                by_name[finding.name] = finding
+    for finding in chain.from_iterable(zip_longest(*(part_result.findings for part_result in ordered))):
+        if finding is None:
+            continue  # this part has fewer racks
+        if finding.name not in by_name:
+            by_name[finding.name] = finding
+            continue
+        existing = by_name[finding.name]
+        figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
+        is_problem = existing.is_problem or finding.is_problem
+        by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
     return replace(ordered[0], findings=tuple(by_name.values()))
 
 
@@ -133,6 +135,6 @@ def read_fleet_status(
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
     results = _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
-    entries = {site.name: site for site in definition.sites}
+    entries = definition.sites_by_name
     sites = tuple(build_planned_site(entries[result.site], result, ()) for result in results)
     return FleetPlan(sites, definition.waves, fleet.now, definition.digest)

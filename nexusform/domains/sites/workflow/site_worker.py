@@ -122,7 +122,7 @@ class FleetTaskWorker:
             if definition is None:
                 return None, problems
             self._definitions = {key: definition}
-            self._entries = {site.name: site for site in definition.sites}
+            self._entries = definition.sites_by_name
             if definition.requests_per_minute:
                 budget_directory = Path(fleet.root, location.data_directory, "requests")
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
@@ -257,9 +257,9 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
         ),
         None,
     )
-    lacks_location = first_error is not None and result.reason.startswith(f"{first_error.summary}")
     reason = _make_paths_in_text_relative(result.reason, source)
-    if first_error is not None and lacks_location:
+    if first_error is not None and result.reason.startswith(first_error.summary):
+        # The reason has no location yet.
         reason = f"{first_error.file}:{first_error.line}: {reason}"
     return replace(result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", ""))
 
@@ -377,10 +377,9 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
     except BackendProblem as problem:
         return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     state = stored.state
-    reason = ""
-    status = SiteStatus.APPLIED if state.lineage else SiteStatus.SKIPPED
+    status, reason = SiteStatus.APPLIED, ""
     if not state.lineage:
-        reason = "Nothing was applied yet."
+        status, reason = SiteStatus.SKIPPED, "Nothing was applied yet."
     elif stored.remaining is not None:
         status, reason = SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps."
     return SiteResult(

@@ -10,7 +10,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
-from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
+from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet, is_site_requested
 from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
@@ -52,7 +51,7 @@ def find_undeclared_sites(
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
-    declared = {site.name for site in definition.sites}
+    declared = definition.sites_by_name
     declared_states = {
         normalize_state_location("local", str(Path(fleet.root, str(site.settings.get("path", "")))))
         for site in definition.sites
@@ -63,8 +62,11 @@ def find_undeclared_sites(
         known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, fleet)}
     results: list[UndeclaredSite] = []
     for name, known_state in sorted(known_states.items()):
-        is_requested = not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
-        if is_requested and name not in declared and known_state.state_location not in declared_states:
+        if (
+            is_site_requested(name, patterns)
+            and name not in declared
+            and known_state.state_location not in declared_states
+        ):
             site = _read_undeclared_site(name, known_state, definition.templates, fleet)
             if site is not None:
                 results.append(replace(site, state_location=site.state_location.removeprefix(f"{fleet.root}/")))
@@ -74,12 +76,12 @@ def find_undeclared_sites(
 def record_state_locations(opened: OpenedFleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
     assert opened.definition is not None, "a fleet that was read"
-    kinds = {site.name: site.backend for site in opened.definition.sites}
+    entries = opened.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
-        result.site: _KnownState(kinds[result.site], result.state_location)
+        result.site: _KnownState(entries[result.site].backend, result.state_location)
         for result in results
-        if result.serial and result.state_location and result.site in kinds
+        if result.serial and result.state_location and result.site in entries
     }
     if current_states and current_states.items() - known_states.items():
         path = Path(location.data_directory, _STATE_LIST)
@@ -151,15 +153,15 @@ def _open_known_state(
     """Open the backend of a known state: by a template, or as a local file."""
     for template in templates:
         if template.backend == known_state.backend:
-            settings = {
-                key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
-                for key, value in template.settings.items()
-            }
+            settings = dict(template.settings)
+            for key, value in settings.items():
+                if isinstance(value, str):
+                    settings[key] = value.replace(ANY_SITE, name)
             backend = _open_backend(replace(template, name=name, settings=settings), fleet)
-            if (
-                backend is not None
-                and normalize_state_location(known_state.backend, backend.describe()) == known_state.state_location
-            ):
+            if backend is None:
+                continue
+            state_location = normalize_state_location(known_state.backend, backend.describe())
+            if state_location == known_state.state_location:
                 return backend
     if known_state.backend != "local" or not templates:
         return None

@@ -6,6 +6,7 @@ stopped wave stops the later ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct, field
@@ -28,6 +29,7 @@ from nexusform.domains.sites.types.site_tasks import (
     Task,
     TaskEngine,
     TaskEngineError,
+    select_results,
 )
 from nexusform.domains.sites.workflow.fleet_planning import split_wave_by_dependencies
 from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks
@@ -118,17 +120,13 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Wait for the soak time of earlier waves with changes; return a stop if interrupted."""
     plan = fleet_apply.plan
-    names = [plan_wave.name for plan_wave in plan.waves]
     if not plan.has_pending_sites(wave.name):
         return None
-    ends = [
-        finished + earlier.soak
-        for earlier in plan.waves[: names.index(wave.name)]
-        if earlier.soak
-        and plan.has_pending_sites(earlier.name)
-        and (finished := fleet_apply.progress.find_time(ProgressEventKind.FINISHED, earlier.name)) is not None
-    ]
-    start_time = max(ends, default=0.0)
+    start_time = 0.0
+    for earlier in takewhile(lambda plan_wave: plan_wave.name != wave.name, plan.waves):
+        finished = fleet_apply.progress.find_time(ProgressEventKind.FINISHED, earlier.name)
+        if finished is not None and earlier.soak and plan.has_pending_sites(earlier.name):
+            start_time = max(start_time, finished + earlier.soak)
     delay = start_time - fleet_apply.clock.read_time().timestamp()
     if delay > 0:
         fleet_apply.observer.print_message(
@@ -286,8 +284,9 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
 
 def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
     """Describe a wave stopped before the first write of this run."""
-    results = [fleet_apply.results.get(site.name) for site in fleet_apply.plan.select_wave(wave.name)]
-    applied = sum(result is not None and result.status is SiteStatus.APPLIED for result in results)
+    names = {site.name for site in fleet_apply.plan.select_wave(wave.name)}
+    applied_results = select_results(fleet_apply.results.values(), SiteStatus.APPLIED)
+    applied = sum(result.site in names for result in applied_results)
     if not applied:
         return " No changes were made in this wave."
     verb = select_word_form(applied, "was", "were")
@@ -345,7 +344,7 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem:
         fleet_apply.results[name] = SiteResult(name, SiteStatus.FAILED, reason)
     names = [name for name in sites if name not in fleet_apply.results]
     released = release_locks(engine, fleet_apply.fleet, names)
-    count = sum(result.status is SiteStatus.APPLIED for result in released)
+    count = len(select_results(released, SiteStatus.APPLIED))
     for name in names:
         fleet_apply.results[name] = SiteResult(name, SiteStatus.SKIPPED, "Its wave was stopped.")
     locked = read_locked_sites(engine, fleet_apply.fleet, sites)
@@ -364,6 +363,6 @@ def _build_wave_stop(fleet_apply: FleetApply, tally: _WaveCounts, reason: str) -
     """Build the stop of a wave; sites not applied are skipped."""
     wave = tally.wave
     for site in fleet_apply.plan.select_wave(wave.name):
-        if site.name not in fleet_apply.results:
-            fleet_apply.results[site.name] = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was stopped.")
+        skipped = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was stopped.")
+        fleet_apply.results.setdefault(site.name, skipped)
     return WaveStop(f'The wave "{wave.name}" was stopped: {reason}', is_resumable=tally.is_resumable)

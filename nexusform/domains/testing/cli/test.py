@@ -96,6 +96,7 @@ def _build_run_report(run: RunResult, details: str = "") -> RunBlockReport:
 
 
 def _render_run_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
+    """Render the state after a run, or its plan if it was not applied; "" without both."""
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
     from nexusform.rendering.text.state_text import render_state
     from nexusform.resource_types.registry import build_registries

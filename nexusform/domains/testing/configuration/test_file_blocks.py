@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -269,6 +270,7 @@ def _format_dotted(expression: Expression) -> str:
 
 
 def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
+    """Decode a `mock_provider` block; None if its name is invalid."""
     label = block.labels[0]
     if not check_name(label, "invalid-provider-configuration-name", problems):
         return None
@@ -298,10 +300,18 @@ def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> Overrid
         "override_module": overrides.modules,
     }
     for block in parts.blocks:
-        if block.type in rows:
-            override = _decode_override(block, problems)
-            rows[block.type].extend([override] if override is not None else [])
+        override = _decode_override(block, problems) if block.type in rows else None
+        if override is not None:
+            rows[block.type].append(override)
     return overrides
+
+
+# Mode and noun of the target of an override block.
+_OVERRIDE_TARGETS: Final[Mapping[str, tuple[str | None, str]]] = {
+    "override_resource": ("managed", "a resource"),
+    "override_data": ("data", "a data block"),
+    "override_module": (None, "a module"),
+}
 
 
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
@@ -311,10 +321,9 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:
         return None
-    expected_mode = {"override_resource": "managed", "override_data": "data", "override_module": None}[block.type]
+    expected_mode, target_noun = _OVERRIDE_TARGETS[block.type]
     if target.mode != expected_mode:
-        kind_text = {"managed": "a resource", "data": "a data block", None: "a module"}[expected_mode]
-        detail = f"The target of {block.type} must be {kind_text}."
+        detail = f"The target of {block.type} must be {target_noun}."
         problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
     name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")

@@ -86,6 +86,7 @@ def render_test_junit(files: Iterable[FileReport]) -> str:
 
 
 def _build_junit_cases(file: FileReport) -> list[JunitCase]:
+    """Build a case for each run, and one for a failed teardown."""
     cases = []
     for run in file.runs:
         outcome, message = _OUTCOMES[run.status]

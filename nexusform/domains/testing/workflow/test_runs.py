@@ -190,7 +190,8 @@ class RunBlockExecutor(Struct):
         problems += check_constant_variables(configuration, values)
         return values, problems
 
-    def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:
+    def _build_request(self, configuration: Configuration) -> PlanRequest:
+        """Build the request to evaluate a configuration without a state and variables."""
         files = ConfinedFileAccess(self.place.confinement)
         project = Project(
             context=self.place,
@@ -201,7 +202,7 @@ class RunBlockExecutor(Struct):
             files=files,
             backend=MemoryBackend(),
         )
-        return build_base_request(project, StoredState(state))
+        return build_base_request(project, StoredState(EMPTY))
 
     @contextmanager
     def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
@@ -366,11 +367,9 @@ def filter_expected_failures(
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []
     for problem in diagnostics:
-        if problem.id not in _CONDITION_FAILURES or not problem.address:
-            condition_names = set()
-        else:
-            condition_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)}
-        names = condition_names & set(expected_by_name)
+        names: set[str] = set()
+        if problem.id in _CONDITION_FAILURES:
+            names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
         if names:
             matched_names |= names
         elif problem.id == ID_OF_CONDITION["check"]:
@@ -378,10 +377,10 @@ def filter_expected_failures(
         else:
             unexpected_problems.append(problem)
     missing_failure_errors = []
-    for name, t in expected_by_name.items():
+    for name, traversal in expected_by_name.items():
         if name not in matched_names:
             detail = f"The checkable object, {name}, was expected to report an error but did not."
-            missing_failure_errors.append(build_error("missing-expected-failure", detail, t.span, block=header))
+            missing_failure_errors.append(build_error("missing-expected-failure", detail, traversal.span, block=header))
     return unexpected_problems, missing_failure_errors
 
 

@@ -198,9 +198,11 @@ def _evaluate_override(
     value, new_problems = evaluate_expression(expression, scope)
     problems += new_problems
     plain_value = convert_to_plain(value)[0]
-    if isinstance(plain_value, dict) or has_errors(new_problems):
-        return plain_value if isinstance(plain_value, dict) else {}
-    problems.append(build_error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span))
+    if isinstance(plain_value, dict):
+        return plain_value
+    if not has_errors(new_problems):
+        detail = "An object is required: { NAME = VALUE }."
+        problems.append(build_error("invalid-override-values", detail, expression.span))
     return {}
 
 

@@ -261,7 +261,7 @@ class MixAnswer(Struct, frozen=True):
 def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute the number of complete sets; `terms` are constraints by SKU name. The scheduler stays unchanged."""
+    """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
     if scheduler.list_machines_with_unknown_cells():
         return _compute_mix_bounds(scheduler, parts, constraints)

@@ -116,8 +116,7 @@ def compute_cell_fragmentation(
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
-        is_unknown = cell.machine.name in unknown_machines and not cell.machine.unschedulable_reason
-        cells[CellUsability.UNKNOWN if is_unknown else _determine_usability(cell, sku)].append(cell)
+        cells[_determine_usability(cell, sku, unknown_machines)].append(cell)
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
@@ -200,10 +199,12 @@ def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
     return [_NumaCell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
 
 
-def _determine_usability(cell: _NumaCell, sku: VmSku | None) -> CellUsability:
-    """Find the kind of a cell for a SKU."""
+def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
+    """Find the kind of a cell for a SKU. `unknown_machines`: machines with VMs in unknown cells."""
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED
+    if cell.machine.name in unknown_machines:
+        return CellUsability.UNKNOWN
     if sku is None or not _can_hold_vm(cell.machine, sku):
         return CellUsability.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:

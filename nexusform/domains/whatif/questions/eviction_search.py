@@ -6,6 +6,7 @@ binding, and the scheduler picks again; only a taint keeps a picked cluster away
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
@@ -183,10 +184,7 @@ class _EvictionSearch(Struct):
         goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
-        for size in range(1, len(candidates) + 1):
-            if size > MAX_EVICTIONS:
-                self.is_complete = False
-                break
+        for size in range(1, min(len(candidates), MAX_EVICTIONS) + 1):
             self.trial_counts.append(0)
             for group in combinations(ordered, size):
                 if not crowded <= {item.cluster for item in group}:
@@ -197,6 +195,7 @@ class _EvictionSearch(Struct):
                 trial, outcome = self._find_working_trial(group)
                 if trial is not None:
                     return trial, outcome
+        self.is_complete = len(candidates) <= MAX_EVICTIONS
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
@@ -249,10 +248,11 @@ class _EvictionSearch(Struct):
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
-        removed = {
-            (str(item.address), item.cluster) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
-        }
+        # A PickAll does not pick another cluster for an evicted one.
+        removed_counts = Counter(
+            str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
+        )
         return all(
-            len(outcome.clusters.get(address, ())) >= len(clusters) - sum(key == address for key, _ in removed)
+            len(outcome.clusters.get(address, ())) >= len(clusters) - removed_counts[address]
             for address, clusters in self.before.clusters.items()
         )

@@ -106,6 +106,11 @@ class Failure(Struct, frozen=True):
         return sum(len(pool.down_vms) for pool in self.pools) + len(self.unmanaged_vms)
 
     @property
+    def unreachable_clusters(self) -> list[str]:
+        """Names of the clusters without quorum: no node of them can be deleted."""
+        return sorted({deletion.cluster for deletion in self.deletions if not deletion.is_reachable})
+
+    @property
     def missing(self) -> int:
         """Number of re-created VMs without capacity, in the reported sample."""
         return sum(pool.missing for pool in self.recreations)

@@ -150,8 +150,7 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
-    is_known = health in {str(known_health) for known_health in Health}
-    return MemberEdit(verb, member, value=health) if member and is_known else None
+    return MemberEdit(verb, member, value=health) if member and health in list(Health) else None
 
 
 _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {

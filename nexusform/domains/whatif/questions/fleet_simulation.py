@@ -121,9 +121,17 @@ class PlacementOutcome(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether the placement ends with too few clusters, none, pending pods, or a scheduler abort."""
-        is_empty = bool(self.before.clusters) and not self.after.clusters
-        is_short = self.before.is_fulfilled and not self.after.is_fulfilled
-        return is_empty or is_short or bool(self.pending) or self.abort is not None
+        return self.loses_all_clusters or self.falls_short or bool(self.pending) or self.abort is not None
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the placement is no longer fulfilled."""
+        return self.before.is_fulfilled and not self.after.is_fulfilled
+
+    @property
+    def loses_all_clusters(self) -> bool:
+        """Whether the placement is no longer on any cluster."""
+        return bool(self.before.clusters) and not self.after.clusters
 
 
 class MemberCapacity(Struct, frozen=True):
@@ -408,7 +416,10 @@ def _build_drain_evictions(
 # --- result ------------------------------------------------------------------------------------
 
 
-def _build_row_key(row: PlacementChange) -> tuple[Address, str, str, str]:
+_RowKey = tuple[Address, str, str, str]
+
+
+def _build_row_key(row: PlacementChange) -> _RowKey:
     """Build the key of a row's binding or pod."""
     return row.address, row.kind, row.pool, row.object
 
@@ -422,8 +433,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]
-        own_bindings = bindings.get(placement.spec.instance.address, [])
-        own_pods = pods.get(placement.spec.instance.address, [])
+        rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
+        pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
         # New picks in this run have no difference.
         fresh = _compute_policy_drift(placement, result.member_list)
         newly_ineligible = _find_eligible_members(baseline_placement, baseline.member_list) - _find_eligible_members(
@@ -436,13 +447,25 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         yield PlacementOutcome(
             before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
             after=_build_state(placement, placement.bindings),
-            rows=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) != row),
-            pods=tuple(row for row in own_pods if baseline_by_key.get(_build_row_key(row)) != row),
+            rows=tuple(rows),
+            pods=tuple(pod_rows),
             status=placement.scheduling.status,
             fresh=fresh_difference,
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
-            unrelated=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) == row),
+            unrelated=tuple(unrelated_rows),
         )
+
+
+def _split_rows(
+    rows: Iterable[PlacementChange], baseline_by_key: Mapping[_RowKey, PlacementChange]
+) -> tuple[list[PlacementChange], list[PlacementChange]]:
+    """Return the rows caused by the edits, and those that are the same without the edits."""
+    caused: list[PlacementChange] = []
+    unrelated: list[PlacementChange] = []
+    for row in rows:
+        group = unrelated if baseline_by_key.get(_build_row_key(row)) == row else caused
+        group.append(row)
+    return caused, unrelated
 
 
 def _group_by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[PlacementChange]]:
@@ -482,13 +505,15 @@ def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> Sched
 
 def _build_capacities(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[MemberCapacity]:
     """Build the resources of every member without and with the edits; None for non-members."""
-    for name in sorted({*baseline.members, *result.members}, key=str.encode):
+    # Also after the edits, members that leave are listed.
+    for name in sorted(result.members, key=str.encode):
         state = result.members[name]
-        baseline_state = baseline.members.get(name)
-        baseline_member = baseline_state.planned if baseline_state is not None else None
-        yield MemberCapacity(
-            name,
-            baseline_member.resources if baseline_member is not None else None,
-            state.planned.resources if state.planned is not None else None,
-            state.cluster is not None,
-        )
+        before = _get_planned_resources(baseline.members.get(name))
+        yield MemberCapacity(name, before, _get_planned_resources(state), state.cluster is not None)
+
+
+def _get_planned_resources(state: FleetMemberState | None) -> ResourceUsage | None:
+    """Return the resources of a member after a run, None for a non-member."""
+    if state is None or state.planned is None:
+        return None
+    return state.planned.resources

@@ -30,9 +30,14 @@ class NodeUpgradeBatch(Struct, frozen=True):
     up: int
 
     @property
+    def missing_names(self) -> list[str]:
+        """Names of the new VMs without capacity."""
+        return [move.vm.name for move in self.moves if move.placement is None]
+
+    @property
     def fits(self) -> bool:
         """Whether every new VM has capacity."""
-        return all(move.placement is not None for move in self.moves)
+        return not self.missing_names
 
 
 class PoolUpgrade(Struct, frozen=True):
@@ -136,7 +141,7 @@ def simulate_kubernetes_upgrade(
             surge = compute_amount_of_total(max_surge, len(pool.vms))
             unavailable = compute_amount_of_total(max_unavailable, len(pool.vms))
             batches, _ = _upgrade_batches(sampled_scheduler, pool, surge, unavailable)
-            counts.append(sum(move.placement is None for batch in batches for move in batch.moves))
+            counts.append(sum(len(batch.missing_names) for batch in batches))
         return counts
 
     samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)

@@ -178,11 +178,12 @@ def simulate_nodes_down(
             continue
         outcomes = prediction.list_outcomes(workload.key)
         by_number = {outcome.number: outcome for outcome in outcomes}
-        moves = tuple(
-            _build_move(pod, by_number.get(pod.number), evicted.get((pod.workload, pod.number)))
-            for pod in lost[workload.key]
-        )
-        on_lost_nodes = [pod for pod in lost[workload.key] if pod.node in nodes_down]
+        moves: list[PodMove] = []
+        on_lost_nodes: list[ExistingPod] = []
+        for pod in lost[workload.key]:
+            moves.append(_build_move(pod, by_number.get(pod.number), evicted.get((pod.workload, pod.number))))
+            if pod.node in nodes_down:
+                on_lost_nodes.append(pod)
         violations: Mapping[str, str] = {}
         pods_at_once = len(on_lost_nodes)
         if is_drained and workload.kind != _DAEMONS:
@@ -197,7 +198,7 @@ def simulate_nodes_down(
             before=before,
             at_once=before - (len(moves) - len(on_lost_nodes)) - pods_at_once,
             running=running[workload.key] - bare_count,
-            moves=moves,
+            moves=tuple(moves),
             pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
             blocking_budgets=tuple(violations),
             blocking_reasons=tuple(violations.values()),
@@ -295,12 +296,11 @@ def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[
         for cluster_id, pods in clusters.items()
         for node in pods.cluster.nodes
     }
-    matches = [item for node_id, item in ids.items() if text in (node_id, item[1])]
+    matches = {node_id: item for node_id, item in ids.items() if text in (node_id, item[1])}
     if len(matches) == 1:
-        return matches[0]
+        return next(iter(matches.values()))
     if matches:
-        names = [node_id for node_id, item in ids.items() if item[1] == text]
-        detail = f'Several clusters have a node "{text}"; use an id: {format_list(names, _MAX_NAMES)}.'
+        detail = f'Several clusters have a node "{text}"; use an id: {format_list(matches, _MAX_NAMES)}.'
         return build_error("ambiguous-name", detail, headline="Ambiguous node")
     if not ids:
         detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."

@@ -4,7 +4,7 @@ observed nodes and pods from kubectl.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -89,15 +89,12 @@ def build_pods(
     """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
     placed. Observed clusters use their real nodes, and other observed pods occupy capacity.
     """
-    ordered_things = sorted(things, key=lambda thing: thing.creation)
-    attributes = {str(thing.address): thing.attributes for thing in ordered_things}
-    sources = _collect_pod_sources(ordered_things)
+    sources = _collect_pod_sources(things)
     views: dict[str, ClusterPods] = {}
     for cluster in snapshot.list_clusters():
         if cluster.kind is not VmOwnerKind.VM and sources.has_pods(cluster.id):
-            nodes = _build_node_cluster(cluster, attributes, registries)
-            observed = observations.bind_cluster(cluster.id, nodes, sources.placed.get(cluster.id, {}).keys())
-            views[cluster.id] = _build_cluster_pods(nodes, sources, observed)
+            nodes = _build_node_cluster(cluster, sources.attributes, registries)
+            views[cluster.id] = _build_cluster_pods(nodes, sources, observations)
     return views
 
 
@@ -105,17 +102,14 @@ def build_observed_pods(
     things: Iterable[SiteObject], snapshot: Snapshot, registries: PluginRegistries, observations: ClusterObservations
 ) -> Mapping[str, ClusterPods]:
     """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
-    ordered_things = sorted(things, key=lambda thing: thing.creation)
-    attributes = {str(thing.address): thing.attributes for thing in ordered_things}
-    sources = _collect_pod_sources(ordered_things)
+    sources = _collect_pod_sources(things)
     clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not VmOwnerKind.VM}
     views: dict[str, ClusterPods] = {}
     for cluster_id in observations.clusters:
         nodes = NodeCluster(cluster_id, cluster_id, "", ())
         if cluster_id in clusters:
-            nodes = _build_node_cluster(clusters[cluster_id], attributes, registries)
-        observed = observations.bind_cluster(cluster_id, nodes, sources.placed.get(cluster_id, {}).keys())
-        pods = _build_cluster_pods(nodes, sources, observed)
+            nodes = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
+        pods = _build_cluster_pods(nodes, sources, observations)
         views[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
     return views
 
@@ -135,9 +129,10 @@ def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
 
 class _PodSources(Struct, frozen=True):
     """Sources of pods: manifests of the hub, direct manifests and placed manifests by cluster id, and pod
-    locations by cluster id and workload.
+    locations by cluster id and workload. `attributes`: those of all objects by address.
     """
 
+    attributes: Mapping[str, Mapping[str, Any]]
     hub: list[Manifest] = field(default_factory=list)
     direct: dict[str, list[Manifest]] = field(default_factory=dict)
     by_placements: dict[str, list[Manifest]] = field(default_factory=dict)
@@ -148,12 +143,13 @@ class _PodSources(Struct, frozen=True):
         return cluster_id in self.direct or cluster_id in self.placed
 
 
-def _collect_pod_sources(things: Sequence[SiteObject]) -> _PodSources:
-    """Collect the sources of pods and their locations."""
-    member_values = [thing.attributes for thing in things if thing.address.type == MEMBER_TYPE]
+def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
+    """Collect the sources of pods and their locations, in the order of creation."""
+    ordered_things = sorted(things, key=lambda thing: thing.creation)
+    member_values = [thing.attributes for thing in ordered_things if thing.address.type == MEMBER_TYPE]
     members = {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in member_values}
-    sources = _PodSources()
-    for thing in things:
+    sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
+    for thing in ordered_things:
         target = str(thing.attributes.get("cluster_id") or "")
         if thing.address.type == MANIFEST_TYPE:
             text = str(thing.attributes.get("yaml_body") or "")
@@ -187,25 +183,27 @@ def _list_placed_workloads(
             yield cluster_id, dict(workloads)
 
 
-def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: ObservedCluster | None) -> ClusterPods:
-    """Build the pods of direct workloads and of those added by placements."""
+def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
+    """Build the pods of direct workloads and of those added by placements. The nodes are the observed ones, if any."""
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
+    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys())
     # An imported placement notes no objects: they are those on the hub.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
     observed_objects = observed.objects if observed is not None else ()
     other_objects = [manifest for manifest in observed_objects if manifest.identity not in own_identities]
-    candidates = collect_workloads(by_placements, [*sources.hub, *other_objects]).workloads
+    context_objects = [*sources.hub, *other_objects]
+    candidates = collect_workloads(by_placements, context_objects).workloads
     selected = [workload for workload in candidates if workload.key in placed_workloads]
-    workloads = (*collect_workloads(direct, [*sources.hub, *other_objects]).workloads, *selected)
+    workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
     objects = [*direct, *(by_placements if selected else []), *other_objects]
-    nodes = cluster.nodes if observed is None else observed.cluster.nodes
+    current_cluster = cluster if observed is None else observed.cluster
     offer = collect_cluster_storage(all_objects, is_complete=observed is None or observed.is_complete)
     model = PodCluster(
         cluster.name,
-        nodes,
+        current_cluster.nodes,
         quotas=collect_resource_quotas(all_objects),
         budgets=apply_observed_budget_status(collect_pod_disruption_budgets(objects), observed),
         volumes=offer.volumes,
@@ -214,9 +212,9 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: Ob
         attach_limits=offer.attach_limits,
         namespaces=_index_namespaces(all_objects),
         nominated_pods=observed.nominated_pods if observed is not None else (),
-        version=cluster.version if observed is None else observed.cluster.version,
+        version=current_cluster.version,
     )
-    names = {node.name for node in nodes}
+    names = {node.name for node in current_cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
         for pod in _build_planned_pods(workload, placed_workloads.get(workload.key), names):

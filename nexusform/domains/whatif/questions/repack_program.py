@@ -426,9 +426,9 @@ class RepackProgram:
         of each search (None: node limit only).
         """
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, seconds)
-        if answer.values is None:
-            return NoRepackSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
         bound = 0 if self.is_capped else answer.bound
+        if answer.values is None:
+            return NoRepackSolution(answer.is_finished and not self.is_capped, bound)
         values = answer.values
         if self._is_fine and answer.bound >= answer.objective:
             values = self._reduce_pods(round(answer.objective), values, seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
@@ -45,10 +45,9 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         sections.append(workload_section)
     if failure.deletions:
         sections.append(_build_node_deletion_section(failure))
-    if failure.machines and failure.vm_count:
-        steps = build_failure_runbook(failure)
-        runbook_section = Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
-        sections.append(runbook_section)
+    runbook = build_failure_runbook(failure)
+    if runbook:
+        sections.append(Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))))
     if failure.recreations:
         # Build the section of re-created VMs.
         sampled_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
@@ -130,7 +129,7 @@ def _describe_waiting_vms(pool: PoolAvailability) -> str:
 
 def _build_node_deletion_section(failure: Failure) -> Section:
     """Build the section of commands that re-create nodes elsewhere."""
-    unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
+    unreachable = failure.unreachable_clusters
     lines = []
     if unreachable:
         lines.append(
@@ -145,8 +144,12 @@ def _build_node_deletion_section(failure: Failure) -> Section:
     return Section(title, tuple(lines), tuple(commands))
 
 
-def build_failure_runbook(failure: Failure) -> Iterable[str]:
-    """Build the steps of an operator, from the failure to the final check."""
+def build_failure_runbook(failure: Failure) -> list[str]:
+    """Build the steps of an operator, from the failure to the final check; none if no VM is down on a known machine."""
+    return list(_build_runbook_steps(failure)) if failure.machines and failure.vm_count else []
+
+
+def _build_runbook_steps(failure: Failure) -> Iterator[str]:
     # A machine that recovers soon needs no deletion.
     machines = format_list(failure.machines, 4)
     verb = select_word_form(len(failure.machines), "is", "are")
@@ -156,9 +159,9 @@ def build_failure_runbook(failure: Failure) -> Iterable[str]:
     )
     return_text = select_word_form(len(failure.machines), "it returns", "they return")
     yield f"Cordon {machines} to keep new VMs off when {return_text}."
-    unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
-    if unreachable:
-        yield (f"Recover a machine for {format_list(unreachable)} first. Without quorum its nodes cannot be deleted.")
+    if failure.unreachable_clusters:
+        clusters = format_list(failure.unreachable_clusters)
+        yield f"Recover a machine for {clusters} first. Without quorum its nodes cannot be deleted."
     if failure.missing:
         reasons = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
         yield (
@@ -209,7 +212,7 @@ FAILURE: Final = RecordForm(
     pools=POOL,
     stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
     workloads=partial(build_workload_document, is_drained=False),
-    runbook=lambda failure: list(build_failure_runbook(failure)) if failure.machines and failure.vm_count else [],
+    runbook=build_failure_runbook,
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
     comebacks=RecordForm(RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
     samples=build_sampled_capacity,

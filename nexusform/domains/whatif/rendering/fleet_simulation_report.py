@@ -57,16 +57,10 @@ def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:
 def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
     """Describe each finding in a clause."""
     placements = simulation.placements
-    unfulfilled = [
-        placement.after.key
-        for placement in placements
-        if placement.before.is_fulfilled and not placement.after.is_fulfilled
-    ]
+    unfulfilled = [placement.after.key for placement in placements if placement.falls_short]
     if unfulfilled:
         yield f"{format_list(unfulfilled, 4)} {select_word_form(len(unfulfilled), 'falls', 'fall')} short"
-    empty = [
-        placement.after.key for placement in placements if placement.before.clusters and not placement.after.clusters
-    ]
+    empty = [placement.after.key for placement in placements if placement.loses_all_clusters]
     if empty:
         yield f"{format_list(empty, 4)} {select_word_form(len(empty), 'is', 'are')} no longer on any cluster"
     for placement in placements:
@@ -143,8 +137,11 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
 def _build_placement_row(placement: PlacementOutcome) -> Row:
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
-    state = "" if placement.after.is_fulfilled else "not fulfilled"
-    if not placement.after.is_fulfilled and not placement.before.is_fulfilled:
+    if placement.after.is_fulfilled:
+        state = ""
+    elif placement.before.is_fulfilled:
+        state = "not fulfilled"
+    else:
         state = "not fulfilled, as before"
     cells = (
         placement.after.key,

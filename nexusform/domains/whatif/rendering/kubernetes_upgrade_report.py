@@ -96,9 +96,8 @@ def _format_surge(pool: PoolUpgrade) -> str:
 def _build_blocked_section(pool: PoolUpgrade) -> Section:
     """Build the section of a batch without capacity, with suggested fixes."""
     batch = pool.batches[-1]
-    missing = [move.vm.name for move in batch.moves if move.placement is None]
     prefix = f"Batch {batch.number} of {pool.pool} ({_format_surge(pool)})"
-    line = f"{prefix} has no capacity for {format_list(missing)}. {pool.reason}"
+    line = f"{prefix} has no capacity for {format_list(batch.missing_names)}. {pool.reason}"
     return Section(f"What blocks {pool.pool}", (line, *_suggest_fixes(pool)), is_finding=True)
 
 

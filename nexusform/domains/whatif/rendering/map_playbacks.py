@@ -87,16 +87,15 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
-        moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
         prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
-        if not batch.fits:
-            missing = [move.vm.name for move in batch.moves if move.placement is None]
-            batch_title = f"{prefix}: no capacity for the new {format_first_items(missing, 3)}"
+        if batch.fits:
+            title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+            steps.append(PlaybackStep(title, affected_vms=tuple(numbers[name] for name in names)))
         else:
-            batch_title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
-        steps.append(PlaybackStep(batch_title, affected_vms=moves))
+            missing = format_first_items(batch.missing_names, 3)
+            steps.append(PlaybackStep(f"{prefix}: no capacity for the new {missing}"))
     last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
     return Playback(site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere")
 

@@ -9,7 +9,15 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.whatif.questions.trial_configuration import NAME, SimulatedPlacement
-from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
+from nexusform.plans.plan import (
+    Feasibility,
+    FeasibilityResult,
+    LossEffect,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    RejectedCluster,
+)
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.plan_conditions import (
     describe_feasibility,
@@ -55,10 +63,8 @@ class PlacementFeasibility(Struct, frozen=True):
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
     """Select the rows of the simulated placement, and compare its clusters with the requested ones."""
-    selected: set[str] = set()
-    for change in plan.placements:
-        if change.kind == "binding" and change.address.name == NAME and change.action is PlacementAction.PLACE:
-            selected.add(change.object)
+    bound = _select_bindings(plan, PlacementAction.PLACE)
+    selected = {row.object for row in bound if row.address.name == NAME}
     names = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]
     missing = f"not selected: {format_list(names)}" if names else ""
     if trial.count is not None and trial.count > len(selected):
@@ -74,6 +80,11 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
             others.append(row)
     rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
     return PlacementFeasibility(plan, bindings, rejected, others, candidates, missing)
+
+
+def _select_bindings(plan: Plan, *actions: PlacementAction) -> list[PlacementChange]:
+    """Select the bindings with one of these actions."""
+    return [row for row in plan.placements if row.kind == "binding" and row.action in actions]
 
 
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
@@ -102,14 +113,10 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     if warnings:
         sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
-        candidates = {row.cluster: row for row in answer.candidates}
-        rejections = []
-        for row in answer.rejected:
-            # Also if the pods would run there.
-            candidate = candidates.get(row.cluster)
-            candidate_text = f" ({describe_unselected_cluster(candidate)})" if candidate is not None else ""
-            rejections.append(f"{row.cluster}: {row.reason}{candidate_text}")
-        sections.append(Section("Rejected clusters", tuple(rejections)))
+        # Also if the pods would run there.
+        notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
+        rejections = tuple(f"{row.cluster}: {row.reason}{notes.get(row.cluster, '')}" for row in answer.rejected)
+        sections.append(Section("Rejected clusters", rejections))
     return sections
 
 
@@ -136,8 +143,7 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """Build the data of the answer: the rows of the placement, and its rejected clusters."""
-    bindings = [row for row in answer.plan.placements if row.kind == "binding"]
-    changed = [row for row in bindings if row.action in (PlacementAction.MOVE, PlacementAction.REMOVE)]
+    changed = _select_bindings(answer.plan, PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
         "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),
         "other_feasibility": list(map(FEASIBILITY_FORM, answer.others)),

@@ -86,6 +86,7 @@ def describe_minimality_proof(result: RebalanceResult) -> str:
 
 
 def _explain_taints(result: RebalanceResult) -> str:
+    """Explain the taints by the placements picked again on the same cluster without them."""
     assert result.trial is not None
     returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
     names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -79,7 +79,7 @@ def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnap
     """Read the fleet from the state or after a saved plan; None if there is none."""
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
-    source = _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
+    source = _read_input(location, plan_path)
     if source.snapshot is None:
         return None, source
     fleet = build_fleet_snapshot(source.things, build_registries(), source.catalogue, source.observations)
@@ -95,7 +95,7 @@ def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnap
 
 def open_observed_clusters(location: CommandContext, plan_path: str = "") -> SimulationInput:
     """Read the clusters listed by kubectl and their pods, in the state or after a saved plan."""
-    source = _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
+    source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
     pods = build_observed_pods(source.things, source.snapshot, build_registries(), source.observations)
@@ -104,17 +104,19 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
 
 def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:
     """Read the snapshot from the state or after a saved plan; without `pods`, machines only."""
-    source = _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
-    if source.snapshot is not None and not source.snapshot.sites:
+    source = _read_input(location, plan_path)
+    if source.snapshot is None:
+        return source
+    if not source.snapshot.sites:
         problem = build_error(
             "nothing-to-simulate",
             f"There is no site in {source.origin}. Apply a configuration with one, or use a saved plan: "
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
-    if source.snapshot is not None and not has_pods:
-        return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
-    return source
+    if has_pods:
+        return source
+    return replace(source, diagnostics=(*source.diagnostics, *_build_unknown_node_warnings(source)))
 
 
 def locate_diagnostics(
@@ -128,23 +130,18 @@ def locate_diagnostics(
     if configuration is None:
         return problems, {}
     blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
-    located = []
-    for problem in problems:
+    for position, problem in enumerate(problems):
         block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
         if block is not None and problem.subject is None:
-            located.append(replace(problem, subject=block.header_span, block=block.header))
-            continue
-        located.append(problem)
-    return located, configuration.files
+            problems[position] = replace(problem, subject=block.header_span, block=block.header)
+    return problems, configuration.files
 
 
 def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic]:
     """Find observed nodes without a VM in the snapshot; their use of machines is not counted."""
-    clusters = (
-        build_existing_clusters(source.things, build_registries(), source.catalogue)
-        if source.observations.clusters
-        else {}
-    )
+    if not source.observations.clusters:
+        return
+    clusters = build_existing_clusters(source.things, build_registries(), source.catalogue)
     for cluster_id in source.observations.clusters:
         observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), ())
         if observed_cluster is not None and observed_cluster.unknown_nodes:
@@ -154,6 +151,11 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
                 "match no VM by name or provider id. Their pods are not counted."
             )
             yield build_warning("node-without-vm", detail)
+
+
+def _read_input(location: CommandContext, plan_path: str) -> SimulationInput:
+    """Read the input after the saved plan at this path, from the state if the path is ""."""
+    return _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
 
 
 def _read_state_input(location: CommandContext) -> SimulationInput:
@@ -218,7 +220,7 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
     """Read the clusters of the current configuration's data blocks over the state."""
     configuration, _ = load_project_configuration(location)
-    if configuration is None or not _has_node_data(configuration):
+    if not _has_node_data(configuration):
         return {}, []
     variables, _ = read_root_variables(
         configuration,
@@ -236,26 +238,26 @@ def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: I
     if not saved.plan.basis.data_files:
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
-    if configuration is None or not _has_node_data(configuration):
+    if not _has_node_data(configuration):
         return {}, []
     instances = {thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things}
     state = State(catalogue=saved.plan.catalogue, instances=instances)
     values = get_planned_variables(saved.plan)
     observed, problems = _read_observed_nodes(location, configuration, values, state, saved.plan.timestamp)
     # Locations in the plan's temporary copy of its configuration are meaningless to users.
-    located = []
-    for problem in problems:
-        is_in_snapshot = problem.subject is None or problem.subject.filename in saved.configuration_files
-        located.append(problem if is_in_snapshot else replace(problem, subject=None))
-    return observed, located
+    for position, problem in enumerate(problems):
+        if problem.subject is not None and problem.subject.filename not in saved.configuration_files:
+            problems[position] = replace(problem, subject=None)
+    return observed, problems
 
 
-def _has_node_data(configuration: Configuration) -> bool:
-    sources = build_registries().data_sources
-    return any(
-        block.mode == "data" and block.type in sources and sources[block.type].kind is PlanningKind.NODES
-        for block in iterate_resource_blocks(configuration)
-    )
+def _has_node_data(configuration: Configuration | None) -> TypeGuard[Configuration]:
+    """Return True if a readable configuration has data blocks of clusters listed by kubectl."""
+    if configuration is None:
+        return False
+    sources = build_registries().data_sources.items()
+    node_types = {name for name, source in sources if source.kind is PlanningKind.NODES}
+    return any(block.mode == "data" and block.type in node_types for block in iterate_resource_blocks(configuration))
 
 
 def _read_observed_nodes(
