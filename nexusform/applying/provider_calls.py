@@ -12,9 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ChangeResult, ObjectKey, Provider, StepProgress
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.state.objects import InstanceState, ObjectState
-
-EMPTY_INSTANCE = InstanceState(None)
+from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, replace_note_entry
 
 
 def compute_deposed_key(key: ObjectKey) -> str:
@@ -129,11 +127,7 @@ def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
 
 def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
     """Return an object with this failed change in its note, None for none."""
-    note = dict(current.note)
-    note.pop(UNFINISHED_KEY, None)
-    if unfinished:
-        note[UNFINISHED_KEY] = unfinished
-    return replace(current, private=note or None)
+    return replace(current, private=replace_note_entry(current.private, UNFINISHED_KEY, unfinished or {}))
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
@@ -176,7 +170,7 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         call.unfinished,
         call.note,
         call.change.ignored_paths,
-        planned_note=call.change.private or {},
+        planned_note=call.change.note,
         is_sensitive=bool(call.change.sensitive_after or write_only),
         write_only=write_only,
     )

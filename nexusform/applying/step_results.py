@@ -19,7 +19,7 @@ from nexusform.applying.provider_calls import (
     set_failed_change,
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
-from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
+from nexusform.json_data.plain_data import Path, format_path, get_part, get_text, list_unknown_paths, replace_unknown
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions_to_note
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
@@ -132,7 +132,7 @@ def build_answer_result(
         updated = merge_note(set_failed_change(instance.current, answer.unfinished_change), note)
         updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
-        disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
+        disagreement = disagreement or get_text(answer.unfinished_change, "words")
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, (), text=prediction.text)
         for prediction in answer.verified_predictions

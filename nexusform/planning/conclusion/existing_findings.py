@@ -99,7 +99,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
                 pods_added_without_node.add(address)
     return _PlanActions(
         has_predecessor=plan.serial > 0,
-        changed_resources={str(change.address) for change in plan.changes if not change.is_unchanged},
+        changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
         resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
         resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),

@@ -183,10 +183,13 @@ class BlockPlanner:
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""
         prior = self.prior.get_object(address)
-        if prior is not None and block is not None and block.lifecycle.keeps_object:
-            return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_config")
-        if prior is not None and block is None and prior.skip_destroy:
-            return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_state")
+        if prior is None:
+            return self.build_deleted_instance(address, reason)
+        keeps_object, forget_reason = prior.skip_destroy, "forgot_because_lifecycle_destroy_in_state"
+        if block is not None:
+            keeps_object, forget_reason = block.lifecycle.keeps_object, "forgot_because_lifecycle_destroy_in_config"
+        if keeps_object:
+            return self.build_forgotten_instance(address, forget_reason)
         return self.build_deleted_instance(address, reason)
 
     def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
@@ -208,7 +211,7 @@ class BlockPlanner:
             self.request.registries.resource_types[address.type],
             prior,
             block,
-            dependencies=prior.dependencies if prior is not None else (),
+            dependencies=self.prior.get_dependencies(address),
             deposed=deposed or {},
             previous_address=self.prior.previous.get(address),
             arguments=EvaluatedArguments(sensitive=prior.sensitive if prior is not None else ()),

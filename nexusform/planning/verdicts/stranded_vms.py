@@ -29,12 +29,12 @@ from nexusform.planning.vm_planning.vm_object import (
     MACHINE_REPLACED,
     SELECTION_KEY,
     VmObject,
-    replace_note_entry,
 )
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
 from nexusform.resources.address import Address
+from nexusform.state.objects import replace_note_entry
 
 MISSING_MACHINE = "vms-on-missing-machine"
 DUPLICATE_NAMES = "duplicate-running-vms"

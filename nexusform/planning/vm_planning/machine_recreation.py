@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.preparation.prior_state import iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory
 from nexusform.plans.plan import Action
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
@@ -34,7 +33,7 @@ def find_recreated_machines(
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
-    objects = iterate_current_objects(blocks.prior.state.instances)
+    objects = blocks.prior.state.list_current_objects()
     recorded = ((address, current.attributes) for address, current in objects)
     before = build_inventory(recorded, types)
     # The address of the new resource for each re-created site, rack or machine.
@@ -56,7 +55,7 @@ def find_recreated_machines(
 
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the recorded resources with machines that this plan destroys, or that were found missing."""
-    for address, _ in iterate_current_objects(blocks.prior.state.instances):
+    for address, _ in blocks.prior.state.list_current_objects():
         kind = blocks.request.registries.resource_types.get(address.type)
         if kind is None or kind.add_to_inventory is None:
             continue

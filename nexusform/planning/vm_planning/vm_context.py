@@ -16,7 +16,6 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.preparation.prior_state import iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
@@ -212,7 +211,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
         forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
         recorded = [
             (address, current.attributes)
-            for address, current in iterate_current_objects(blocks.prior.state.instances)
+            for address, current in blocks.prior.state.list_current_objects()
             if address not in forgotten
         ]
         return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))

@@ -21,6 +21,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
+from nexusform.state.objects import replace_note_entry
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import DecisionExplanation
@@ -188,7 +189,8 @@ class VmObject(Struct):
 
     def get_trigger(self, key: VmKey) -> str:
         """Return the trigger of placing a VM, "" for an unchanged one."""
-        return self.request.actions.recreations.get(key) or self.request.actions.additions.get(key) or ""
+        actions = self.request.actions
+        return actions.recreations.get(key, actions.additions.get(key, ""))
 
     def get_prior_placement(self, key: VmKey) -> Placement:
         """Return the placement of a VM before the plan."""
@@ -200,7 +202,7 @@ class VmObject(Struct):
 
     def list_prior_names(self) -> list[str]:
         """Return all names of the VMs before the plan, including those without a machine."""
-        names = list(chain.from_iterable(vm.names for vm in self.prior.existing.values()))
+        names = list(self.existing_names)
         for record in self.prior.unplaced.values():
             names += [name for name in (record["name"], record.get("platform_name")) if name]
         return names
@@ -243,11 +245,13 @@ class VmObject(Struct):
         """Keep the VMs of an object outside the selection, except those without their machine."""
         self.keep_all_vms()
         losses = {}
+        stay = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
             if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
                 losses[key] = trigger
-        stay = [key for key in self.prior.existing if key not in losses]
+            else:
+                stay.append(key)
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=stay, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
@@ -422,15 +426,6 @@ def record_previous_machines(
         if name in present and name not in placed_names
     }
     return replace_note_entry(note, LEFT_KEY, {**remaining, **left_machines})
-
-
-def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
-    """Return a note with this entry last, without it if the value is empty; None for an empty note."""
-    entries = dict(get_mapping(note))  # state may have been edited
-    entries.pop(key, None)
-    if value:
-        entries[key] = value
-    return entries or None
 
 
 def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:

@@ -72,7 +72,7 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
         placement_clauses[address] = tuple(clauses)
     rejected = set(plan.rejected)
     rows = []
-    for change in filter(is_reported, plan.changes):
+    for change in plan.reported_changes:
         row = _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
         if str(change.address) in rejected:
             row = replace(row, clauses=("rejected", *row.clauses))
@@ -90,12 +90,6 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
     return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
-
-
-def is_reported(change: Change) -> bool:
-    """Return whether the report contains the change: an action, an import or a move."""
-    is_moved = change.previous_address is not None and change.previous_address != change.address
-    return change.action is not Action.NO_OP or bool(change.importing) or is_moved
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
