@@ -557,6 +557,21 @@ class Plan(Struct, frozen=True):
         return self.count(Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
+    def placed_vms(self) -> int:
+        """Number of VMs with a new location."""
+        return sum(table.placed for table in self.placement_tables)
+
+    @property
+    def exact_rack_counts(self) -> int:
+        """Number of placed VMs with the same rack count in every sample."""
+        return sum(table.racks_certain for table in self.placement_tables)
+
+    @property
+    def exact_machines(self) -> int:
+        """Number of placed VMs with the same machine in every sample."""
+        return sum(table.machines_certain for table in self.placement_tables)
+
+    @property
     def lost_unmanaged_count(self) -> int:
         """Number of unmanaged VMs that lose their machine; they have no row."""
         return sum(site.lost_unmanaged_count for site in self.sites)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Change, PlacementAction, Plan
@@ -118,7 +119,7 @@ def _merge_addresses(addresses: Mapping[Effect, set[str]], effects: Iterable[Eff
 
 def _has_changed_text(change: Change) -> bool:
     """Return whether a text of a resource differs: documents are texts, or several by name."""
-    before, after = change.before or {}, change.after or {}
+    before, after = get_mapping(change.before), get_mapping(change.after)
     return any(before.get(name) != value and _is_text_or_text_mapping(value) for name, value in after.items())
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
@@ -364,10 +365,7 @@ _PoolKey: TypeAlias = tuple[Address, str, VmSku]
 
 
 def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
-    pools: dict[_PoolKey, list[VmOnSite]] = {}
-    for vm in vms:
-        pools.setdefault((vm.address, vm.vm.pool, vm.sku), []).append(vm)
-    return pools
+    return group_by(vms, lambda vm: (vm.address, vm.vm.pool, vm.sku))
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:

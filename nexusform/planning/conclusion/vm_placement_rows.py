@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -15,11 +15,14 @@ from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
+from nexusform.scheduling.racks.uncertainty.certainty import PoolCertainty
 from nexusform.scheduling.racks.vms import Placement
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import DecisionExplanation
 
+# Certainty of a pool that was not sampled.
+_NO_CERTAINTY: Final = PoolCertainty("", "", 0, {}, (), is_tie_certain=False)
 OBSERVED_ELSEWHERE = "observed_elsewhere"
 REASONS: Mapping[str, str] = {
     "new": "new",
@@ -239,17 +242,17 @@ def _build_table_row(
     expected = min(len(keys), allowed)
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
-    sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    # Unknown NUMA cells affect the certainty of the pool.
-    is_sampled_only = certainty is not None and any(
-        pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks
-    )
-    pool_certainty = None if is_sampled_only else sampled
+    sampled = pool_certainty = _NO_CERTAINTY
+    if certainty is not None:
+        sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY
+        # Unknown NUMA cells affect the certainty of the pool.
+        is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
+        pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
     placed_count = sum(
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
-    racks_certain = pool_certainty.vms_on_certain_counts if pool_certainty is not None else 0
-    machines_certain = pool_certainty.vms_on_certain_machines if pool_certainty is not None else 0
+    racks_certain = pool_certainty.vms_on_certain_counts
+    machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count
     sizes = {member_pool.sku.name for _, member_pool in members}
@@ -267,9 +270,9 @@ def _build_table_row(
         placed=placed_count,
         racks_certain=racks_certain,
         machines_certain=machines_certain,
-        certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
-        tied_machines=sampled.tied_machines if sampled is not None else (),
-        is_tie_certain=pool_certainty is not None and pool_certainty.is_tie_certain,
+        certain_racks=pool_certainty.certain_racks,
+        tied_machines=sampled.tied_machines,
+        is_tie_certain=pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
@@ -73,9 +74,7 @@ class BlockPlanner:
         self.outside_targets: list[str] = []
         self._replaced_hosts: set[str] = set()  # ids of sites and racks
         self._created_first = find_create_before_destroy(order)
-        self._adjusted: dict[Address, list[tuple[Path, object]]] = {}
-        for adjustment in request.adjustments:
-            self._adjusted.setdefault(adjustment.address, []).append((adjustment.path, adjustment.value))
+        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     # --- blocks to instances ---
 
@@ -227,9 +226,9 @@ class BlockPlanner:
         expected = self._estimate_total_object_count()
         # Some are evaluated again after placement.
         self.request.progress(PlanningStage.ARGUMENTS, min(self._evaluated, expected), expected)
-        for path, value in self._adjusted.get(instance.address, ()):
+        for adjustment in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
-            config = _replace_at_path(instance.config, path, value)
+            config = _replace_at_path(instance.config, adjustment.path, adjustment.value)
             instance.arguments = replace(instance.arguments, config=config)
         return problems
 

@@ -139,6 +139,11 @@ class Instance(Struct):
         return self.action in (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
+    def loses_prior_object(self) -> bool:
+        """Whether the prior object leaves the state: the instance is removed or replaced."""
+        return self.is_removed or self.is_replaced
+
+    @property
     def view(self) -> InstanceView:
         """The instance as seen by expressions."""
         values: Mapping[str, Any] | None = None if self.is_invalid else self.planned

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ImportBlock, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
+from nexusform.diagnostics.phrases import group_by
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
@@ -99,10 +100,7 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
 
 
 def _group_by_block(addresses: Iterable[Address]) -> dict[ConfigAddress, list[Address]]:
-    by_block: dict[ConfigAddress, list[Address]] = {}
-    for address in addresses:
-        by_block.setdefault(address.config_address, []).append(address)
-    return by_block
+    return group_by(addresses, lambda address: address.config_address)
 
 
 class ImportTarget(Struct, frozen=True):

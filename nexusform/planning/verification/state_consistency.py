@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.vm_demands import PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.prior_state import PriorState
@@ -271,9 +271,7 @@ def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tupl
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """Yield the machines without a valid layout for their VMs in unknown cells."""
-    by_site: dict[str, list[_StateVm]] = {}
-    for state_vm in vms:
-        by_site.setdefault(state_vm.demand.site_id, []).append(state_vm)
+    by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
         without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]
         uncertain_names = sorted({vm.placement.machine for vm in without_cells})

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory
+from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory, index_sites_by_rack
 from nexusform.plans.plan import Action
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
 from nexusform.resources.address import Address
@@ -79,7 +79,7 @@ def _iterate_affected_machines(
     before: PlanInventory, causes: Mapping[tuple[str, ...], str]
 ) -> Iterator[tuple[str, str, str, Machine]]:
     """Yield the machines (site, name) on re-created resources, with the cause: their own resource, rack or site."""
-    site_of_rack = {rack.id: rack.site_id for rack in before.racks.values()}
+    site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
         if cause is None:
@@ -114,9 +114,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     """Record at every new machine the unmanaged VMs of the previous machine in its slot."""
     instances = blocks.instances.values()
     removed = [
-        instance
-        for instance in instances
-        if (instance.is_removed or instance.is_replaced) and _list_observed_unmanaged_vms(instance)
+        instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)
     ]
     if not removed:
         return

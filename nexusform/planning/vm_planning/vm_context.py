@@ -80,13 +80,13 @@ class HintTargets:
             if not owner.placements.vms or owner is vms:
                 continue
             # A hard hint as it binds its target: with, or away from, the owner's VMs.
-            placements = [vm.placement for vm in owner.placements.vms.values()]
+            machines, racks = _collect_locations(owner)
             hint = Hint(
                 is_affinity=attributes["hint_type"] == "Affinity",
                 is_hard=True,
                 scope=HintScope(attributes["scope"]),
-                machines=frozenset(placement.machine for placement in placements),
-                racks=frozenset(placement.rack for placement in placements),
+                machines=machines,
+                racks=racks,
                 target=f"{owner.instance.address}, whose hint names it",
             )
             if is_single or not hint.is_affinity:
@@ -115,10 +115,7 @@ class HintTargets:
         """Return the names of machines and racks, or None if nothing has this id."""
         vms = self._objects.get(resource_id)
         if vms is not None:
-            placements = [vm.placement for vm in vms.placements.vms.values()]
-            return frozenset(placement.machine for placement in placements), frozenset(
-                placement.rack for placement in placements
-            )
+            return _collect_locations(vms)
         if resource_id in self._machines:
             machine, rack = self._machines[resource_id]
             return frozenset({machine}), frozenset({rack})
@@ -126,6 +123,13 @@ class HintTargets:
         if offer is not None:
             return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
         return None
+
+
+def _collect_locations(vms: VmObject) -> Targets:
+    """Return the names of the machines and racks of the VMs after the plan."""
+    placements = [vm.placement for vm in vms.placements.vms.values()]
+    machines = frozenset(placement.machine for placement in placements)
+    return machines, frozenset(placement.rack for placement in placements)
 
 
 def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:

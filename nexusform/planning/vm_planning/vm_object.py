@@ -330,19 +330,19 @@ def compute_vm_actions(
     is_upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
-        changed_trigger = find_changed_argument(prior, pool)
+        argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)
             if existing_vm is not None:
-                trigger = _find_recreation_trigger(existing_vm, situation, is_upgraded, changed_trigger)
+                trigger = _find_recreation_trigger(existing_vm, situation, argument_trigger)
                 if trigger:
                     actions.recreations[key] = trigger
                 else:
                     actions.unchanged.append(key)
             elif key in situation.unplaced:
-                _add_waiting_vm(actions, key, situation, is_upgraded, changed_trigger)
+                _add_waiting_vm(actions, key, situation, argument_trigger)
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
     return actions
@@ -360,11 +360,9 @@ def _add_action_for_missing_vm(
         actions.additions[key] = "scale_out" if prior else "new"
 
 
-def _add_waiting_vm(
-    actions: VmActions, key: VmKey, situation: VmSituation, is_upgraded: bool, changed_trigger: str
-) -> None:
+def _add_waiting_vm(actions: VmActions, key: VmKey, situation: VmSituation, argument_trigger: str) -> None:
     """Add a VM without a machine: still waiting, unless a trigger re-creates it."""
-    trigger = situation.common_trigger or (ROLLING if is_upgraded else changed_trigger)
+    trigger = situation.common_trigger or argument_trigger
     record = situation.unplaced[key]
     if not situation.healed_names.isdisjoint({record["name"], record.get("platform_name")}):
         trigger = HEAL
@@ -374,16 +372,13 @@ def _add_waiting_vm(
         actions.waiting.append(key)
 
 
-def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, is_upgraded: bool, changed_trigger: str) -> str:
+def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, argument_trigger: str) -> str:
     """Return the first applicable trigger to re-create an existing VM, "" for none."""
     if not situation.healed_names.isdisjoint(vm.names):
         return HEAL
     if situation.common_trigger:
         return situation.common_trigger
-    machine_trigger = situation.find_machine_trigger(vm.placement.machine)
-    if machine_trigger:
-        return machine_trigger
-    return ROLLING if is_upgraded else changed_trigger
+    return situation.find_machine_trigger(vm.placement.machine) or argument_trigger
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:

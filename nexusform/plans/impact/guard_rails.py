@@ -222,13 +222,13 @@ def has_unknown_capacity(plan: Plan) -> bool:
 
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
-    placed_count = sum(table.placed for table in plan.placement_tables)
+    placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
         return
     if not plan.samples:
         yield GuardRailMeasurement(None, "certainty was not computed: there are no samples")
         return
-    certain = sum(table.racks_certain for table in plan.placement_tables)
+    certain = plan.exact_rack_counts
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
     yield GuardRailMeasurement(certain / placed_count, text)
 

@@ -100,12 +100,17 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     for fold in fold_addresses([row.address for row in listed], kinds):
         members = tuple(listed[position] for position in fold.members)
         first_row = members[0]
-        deposed = f" (deposed object {first_row.deposed})" if first_row.deposed else ""
         names = [row.name for row in members if row.name]
         text = format_names(names) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
-            ObjectFold(rows=members, symbol=first_row.symbol, label=f"{fold.text}{deposed}", name=text, clauses=clauses)
+            ObjectFold(
+                rows=members,
+                symbol=first_row.symbol,
+                label=plan_sentences.format_object_address(fold.text, first_row.deposed),
+                name=text,
+                clauses=clauses,
+            )
         )
     return _fold_across_blocks(folds)
 

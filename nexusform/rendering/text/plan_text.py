@@ -379,14 +379,14 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     """Return a sentence about the certainty of all VMs."""
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
-    plan, tables = view.plan, view.plan.placement_tables
+    plan = view.plan
     if not view.placed_vms:
         return []
-    if is_fully_decided(tables):
+    if is_fully_decided(plan.placement_tables):
         return ["  Decided by nexusform and sent to the sites."]
     if not plan.samples:
         return ["  Predicted. Confidence not computed: no samples."]
-    racks, machines = sum(table.racks_certain for table in tables), sum(table.machines_certain for table in tables)
+    racks, machines = plan.exact_rack_counts, plan.exact_machines
     text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
     text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
     text += f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
