@@ -461,8 +461,7 @@ class _PlanExecution:
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
         elapsed = max(self._read_current_time() - timing.start_time, 0.0) if timing else 0.0
-        attributes = step.planned if step.planned is not None else step.prior
-        object_id = str((attributes or {}).get("id", ""))
+        object_id = str(step.attributes.get("id", ""))
         deposed = get_deposed_key(step, change)
         return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
 

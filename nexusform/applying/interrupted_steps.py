@@ -7,6 +7,7 @@ before the step, the plan has the intended values, and the provider knows the ac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,7 +28,9 @@ from nexusform.state.objects import InstanceState, ObjectState, get_current_obje
 
 
 def recover_step_outcomes(
-    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
+    intents: Sequence[OpenStepIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
     reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
@@ -59,7 +62,7 @@ def recover_step_outcomes(
         step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP
         outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
         if step == NO_STEP and intent.number != NO_STEP:
-            outcomes.append(RunningOperation(intent.number, (operations or {}).get(intent.number, "")))
+            outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
     return outcomes
 
 

@@ -141,9 +141,8 @@ def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
 def build_object_key(step: Step, change: Change) -> ObjectKey:
     """Return the key of a step's object, with the prior creation number if it is destroyed."""
     is_removal = step.kind in (StepKind.DELETE, StepKind.FORGET)
-    attributes = step.prior if is_removal or step.planned is None else step.planned
     creation = (change.prior_creation if is_removal else change.creation) or change.creation
-    return ObjectKey(change.address.type, str((attributes or {}).get("id", change.id)), creation)
+    return ObjectKey(change.address.type, str(step.attributes.get("id", change.id)), creation)
 
 
 def get_deposed_key(step: Step, change: Change) -> str:

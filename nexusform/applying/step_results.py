@@ -19,7 +19,15 @@ from nexusform.applying.provider_calls import (
     set_failed_change,
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
-from nexusform.json_data.plain_data import Path, format_path, get_part, get_text, list_unknown_paths, replace_unknown
+from nexusform.json_data.plain_data import (
+    Path,
+    format_path,
+    get_mapping,
+    get_part,
+    get_text,
+    list_unknown_paths,
+    replace_unknown,
+)
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions_to_note
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
@@ -77,7 +85,7 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
         elif address.type == _RACK:
             rack_id = str(attributes.get("id"))
             racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
-            for machine in attributes.get("machines") or ():
+            for machine in get_mapping(attributes, "machines"):
                 locations[rack_id.partition("/")[0], machine] = racks[rack_id]
     for rack_id, machine in single:
         if rack_id in racks:

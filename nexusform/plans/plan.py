@@ -123,6 +123,13 @@ class Step(Struct, frozen=True):
     main: bool = True
     follows: tuple[int, ...] = ()
 
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes of the object after the step, or before a step that removes it; empty for a gate."""
+        if self.planned is not None:
+            return self.planned
+        return self.prior or {}
+
 
 class PlacementAction(StrEnum):
     """Action on a VM, binding or pod. `lose_machine`: its host is removed. `forget`: it runs on, unmanaged."""

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -260,12 +261,11 @@ def build_occupied_sites(
     objects: Mapping[Address, VmObject],
     registries: PluginRegistries,
     side: BeforeOrAfter,
-    prior_notes: Mapping[Address, Mapping[str, Any]] | None = None,
+    prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, SiteWithVms]:
     """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
     `prior_notes` the notes of that side if they differ from those after the plan.
     """
-    prior_notes = prior_notes or {}
     present: list[SiteObject] = []
     for change in plan.changes:
         if change.deposed:

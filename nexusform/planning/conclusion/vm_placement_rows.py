@@ -58,12 +58,14 @@ def build_placement_changes(
         renamed_vms = {
             key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
         }
-        for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
-            yield _build_row_of_removed_vm(vms, key, PlacementAction.REMOVE, trigger)
-        for key, trigger in vms.request.actions.losses.items():
-            yield _build_row_of_removed_vm(vms, key, PlacementAction.LOSE, trigger)
-        for key, trigger in vms.request.actions.forgets.items():
-            yield _build_row_of_removed_vm(vms, key, PlacementAction.FORGET, trigger)
+        triggers_by_action = {
+            PlacementAction.REMOVE: {**vms.request.actions.removals, **renamed_vms},
+            PlacementAction.LOSE: vms.request.actions.losses,
+            PlacementAction.FORGET: vms.request.actions.forgets,
+        }
+        for action, triggers in triggers_by_action.items():
+            for key, trigger in triggers.items():
+                yield _build_row_of_removed_vm(vms, key, action, trigger)
         if everything or vms.placements.tokens or vms.prior.recorded_placements:
             yield from _list_current_vm_rows(vms, certainty, everything=everything)
 
@@ -116,7 +118,7 @@ def _list_current_vm_rows(
 ) -> Iterator[PlacementChange]:
     """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
     demand = vms.request.demand
-    if demand is None or vms.is_removed:
+    if demand is None:
         return
     site_certainty = certainty.get(demand.site_id)
     for pool in demand.pools:
@@ -218,7 +220,7 @@ def build_placement_tables(
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
         demand = vms.request.demand
-        if demand is None or vms.is_removed:
+        if demand is None:
             continue
         for pool in demand.pools:
             owner = pool.rule_pool or str(vms.instance.address)

@@ -12,7 +12,7 @@ from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.attribute_differences import check_triggers, decide_action, is_replacement_triggered
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
@@ -145,7 +145,7 @@ class BlockPlanner:
                 if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
-                    configured = (instance.config or {}).items()
+                    configured = get_mapping(instance.config).items()
                     if before is None or any(value and before.get(name) != value for name, value in configured):
                         self.outside_targets.append(str(instance.address))
 
@@ -311,7 +311,7 @@ class BlockPlanner:
             return False
         if instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
             return False
-        config = instance.config or {}
+        config = get_mapping(instance.config)
         attributes = instance.type.schema.attributes.items()
         references = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
         return not self._replaced_hosts.isdisjoint(reference for reference in references if isinstance(reference, str))
@@ -332,7 +332,7 @@ class BlockPlanner:
         done = len(self.instances)
         self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count()))
         if instance.is_replaced and instance.type.add_to_inventory is not None:
-            self._replaced_hosts.add(str((instance.before or {}).get("id")))
+            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return
         expose_instance(instance, evaluation)

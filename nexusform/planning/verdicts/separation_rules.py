@@ -126,7 +126,7 @@ class _MemberIndex:
             self._ranks[site.id] = {token: index for index, token in enumerate(steps) if token is not None}
         for vms in objects.values():
             demand = vms.request.demand
-            if vms.is_removed or demand is None:
+            if demand is None:
                 continue
             cluster_id = _get_cluster_id(vms, demand)
             self.clusters.setdefault(cluster_id, []).append(vms)

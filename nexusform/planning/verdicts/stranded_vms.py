@@ -323,7 +323,7 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
     """Yield a warning for every cluster (or VNF) of several VMs, pools included, that keeps only one of its racks."""
     clusters: dict[str, _ClusterRacks] = {}
     for vms in objects:
-        if vms.request.demand is None or vms.is_removed:
+        if vms.request.demand is None:
             continue
         racks = clusters.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
         racks.before |= vms.list_prior_racks()

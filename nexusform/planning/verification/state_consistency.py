@@ -15,6 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.vm_demands import PlacedVm, VmDemand, index_pools
+from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_prior_context, build_sites, find_sku
 from nexusform.resources.address import Address
@@ -74,11 +75,8 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
     """Return a warning per referenced block without objects in state. The block may have no instance."""
     blocks = {str(address.config_address) for address in state.instances}
-    dependents_by_block: dict[str, list[str]] = {}
-    for address, current in state.list_current_objects():
-        for block in current.dependencies:
-            if block not in blocks:
-                dependents_by_block.setdefault(block, []).append(str(address))
+    dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
+    dependents_by_block = index_owners(dependencies)
     return [
         build_warning(
             "missing-dependency",
@@ -86,6 +84,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
             "its dependencies.",
         )
         for block, addresses in dependents_by_block.items()
+        if block not in blocks
     ]
 
 
@@ -150,10 +149,7 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
         block = str(address.config_address)
         needs.setdefault(block, set()).update(current.dependencies)
     open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
-    needed_by: dict[str, list[str]] = {}
-    for block, block_needs in open_needs.items():
-        for need in block_needs:
-            needed_by.setdefault(need, []).append(block)
+    needed_by = index_owners(open_needs.items())
     # Blocks without open needs are processed repeatedly; the remaining ones wait for each other.
     ready = [block for block, block_needs in open_needs.items() if not block_needs]
     while ready:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PluginRegistries
-from nexusform.json_data.plain_data import get_list
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.vm_planning.site_plans import SiteObject, SitePlan, build_site_layout, find_sku
@@ -113,6 +113,6 @@ def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> 
     new_entries = {(vm.machine, vm.name): vm for vm in vms}
     rows = [row for row in get_list(note, FORGOTTEN_KEY) if (row[0], row[1]) not in new_entries]
     return {
-        **(note or {}),
+        **get_mapping(note),
         FORGOTTEN_KEY: [*rows, *build_unmanaged_vms_note(list(new_entries.values()))[UNMANAGED_KEY]],
     }

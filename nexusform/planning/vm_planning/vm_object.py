@@ -94,7 +94,7 @@ class PriorVms(Struct, frozen=True):
 
 
 class RequestedVms(Struct, frozen=True):
-    """Requested VMs (`demand`: None while unknown), their `site`, and the resulting actions."""
+    """Requested VMs (`demand`: None while unknown or if removed), their `site`, and the resulting actions."""
 
     demand: VmDemand | None = None
     site: SitePlan | None = None

@@ -26,6 +26,7 @@ from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDeci
 from nexusform.planning.name_resolution.name_evaluation import Evaluation, build_resource_key
 from nexusform.planning.name_resolution.repetition import ResourceView
 from nexusform.planning.plan_request import PlanningStage
+from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning import vm_placement_steps
@@ -381,10 +382,7 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 
 def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependents."""
-    dependents: dict[str, list[Address]] = {}
-    for address in prior.instances:
-        for need in prior.get_dependencies(address):
-            dependents.setdefault(need, []).append(address)
+    dependents = index_owners((address, prior.get_dependencies(address)) for address in prior.instances)
 
     def find_dependents(address: Address) -> Iterator[Address]:
         for dependent in dependents.get(str(address.config_address), ()):

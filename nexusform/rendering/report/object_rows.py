@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
@@ -204,7 +204,7 @@ def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterab
     hidden_names = {path[0] for path in sensitive if path}
     if () in sensitive:
         return {}
-    return {name: value for name, value in (attributes or {}).items() if name not in hidden_names}
+    return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
 
 
 def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
