@@ -16,7 +16,7 @@ from nexusform.applying.provider_calls import (
     add_new_current_object,
     get_failed_change,
     merge_note,
-    remove_deposed_object,
+    remove_object,
     replace_current_object,
 )
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
@@ -115,7 +115,8 @@ def _build_instance_as_read(
 ) -> InstanceState | None:
     """Return the instance of the intent from the attributes that were read (None: missing)."""
     if intent.kind == StepKind.DELETE:
-        return before if attributes is not None else _build_instance_after_delete(intent, before)
+        # Only the deleted object is removed: the successor of a deposed one stays.
+        return before if attributes is not None else remove_object(before, intent.deposed)
     if intent.kind == StepKind.CREATE:
         return before if attributes is None else _compute_after_create(intent, before, attributes)
     # An update or release may be complete, partial or missing: the attributes read count. A missing object
@@ -124,13 +125,6 @@ def _build_instance_as_read(
         return replace_current_object(before, None)
     current = get_current_object(before)
     return before if current is None else replace_current_object(before, replace(current, attributes=attributes))
-
-
-def _build_instance_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
-    """Remove only the deleted object: the successor of a deposed one stays."""
-    if intent.deposed:
-        return remove_deposed_object(before, intent.deposed)
-    return replace_current_object(before, None)
 
 
 def _compute_after_create(intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]) -> InstanceState:

@@ -36,9 +36,11 @@ def add_new_current_object(instance: InstanceState | None, new: ObjectState, obj
     return InstanceState(new, {**before.deposed, key: old})
 
 
-def remove_deposed_object(instance: InstanceState | None, key: str) -> InstanceState:
-    """Return the instance without one deposed object."""
+def remove_object(instance: InstanceState | None, key: str) -> InstanceState:
+    """Return the instance without the deposed object of this key; "" removes the current object."""
     before = instance or EMPTY_INSTANCE
+    if not key:
+        return InstanceState(None, before.deposed)
     return InstanceState(before.current, {k: o for k, o in before.deposed.items() if k != key})
 
 
@@ -69,6 +71,9 @@ class ProviderRunContext(Struct, frozen=True):
     write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+_NO_CONTEXT = ProviderRunContext()
+
+
 class ProviderCall(Struct, frozen=True):
     """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
     removes, "" for the current one. `resumed_operation`: see ChangeRequest.
@@ -95,7 +100,7 @@ def build_call(
     change: Change,
     provider: Provider,
     resumed_operation: str | None = None,
-    context: ProviderRunContext | None = None,
+    context: ProviderRunContext = _NO_CONTEXT,
     before: InstanceState | None = None,
 ) -> ProviderCall:
     """Build the call of a step; `before` is the instance at its address."""
@@ -113,7 +118,7 @@ def build_call(
         build_object_key(step, change),
         deposed_key,
         resumed_operation,
-        context or ProviderRunContext(),
+        context,
         failed_change,
         private_note,
     )

@@ -14,7 +14,7 @@ from nexusform.applying.provider_calls import (
     add_new_current_object,
     build_object_state,
     merge_note,
-    remove_deposed_object,
+    remove_object,
     replace_current_object,
     set_failed_change,
 )
@@ -119,9 +119,7 @@ def build_answer_result(
     """Return the result of an answer. A contradiction is stored and reported as an error."""
     if answer is None:
         # A delete removes its object only, and no other at that address.
-        if call.deposed:
-            return StepResult(remove_deposed_object(before, call.deposed))
-        return StepResult(replace_current_object(before, None))
+        return StepResult(remove_object(before, call.deposed))
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
         # Attributes of the wrong type cannot be written to state. The object exists nevertheless.

@@ -125,10 +125,8 @@ class Step(Struct, frozen=True):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Attributes of the object after the step, or before a step that removes it; empty for a gate."""
-        if self.planned is not None:
-            return self.planned
-        return self.prior or {}
+        """Attributes of the object after the step, or before its removal; empty for a gate."""
+        return (self.prior or {}) if self.planned is None else self.planned
 
 
 class PlacementAction(StrEnum):
@@ -567,16 +565,6 @@ class Plan(Struct, frozen=True):
     def placed_vms(self) -> int:
         """Number of VMs with a new location."""
         return sum(table.placed for table in self.placement_tables)
-
-    @property
-    def exact_rack_counts(self) -> int:
-        """Number of placed VMs with the same rack count in every sample."""
-        return sum(table.racks_certain for table in self.placement_tables)
-
-    @property
-    def exact_machines(self) -> int:
-        """Number of placed VMs with the same machine in every sample."""
-        return sum(table.machines_certain for table in self.placement_tables)
 
     @property
     def lost_unmanaged_count(self) -> int:

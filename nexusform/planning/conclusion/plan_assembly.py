@@ -109,8 +109,8 @@ class PlacementPhasesResult(Struct, frozen=True):
 
 
 class PlanValidation(Struct, frozen=True):
-    """Validation of an outcome: all diagnostics, the pools that do not fit, the separation verdicts, and the rules
-    that are not always satisfied.
+    """Validation of an outcome: all diagnostics, the pools without capacity, the separation verdicts, and the
+    unsatisfied rules.
     """
 
     diagnostics: list[Diagnostic]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
@@ -149,7 +149,7 @@ def _collect_site_resource_capacity(
     claims = [{cluster: sides[index] for cluster, sides in claims_by_cluster.items()} for index in (0, 1)]
     declared: dict[str, str] = {}
     for change in plan.changes:
-        network = find_configured_node_network(change.after or {})
+        network = find_configured_node_network(get_mapping(change.after))
         if network:
             declared[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}

@@ -206,8 +206,8 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
-        exact_rack_counts=plan.exact_rack_counts,
-        exact_machines=plan.exact_machines,
+        exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
+        exact_machines=sum(table.machines_certain for table in plan.placement_tables),
         pods=len(pods),
         certain_pods=len(pods) - doubts.total(),
         doubts=dict(doubts.most_common()),

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -20,6 +19,7 @@ from nexusform.plans.impact.object_effects import (
     count_substitutions,
     describe_lost_vms,
     format_effect_clauses,
+    format_kind_counts,
 )
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Plan, is_fully_decided
@@ -186,7 +186,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     substitutions = count_substitutions(plan.placements)
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
-        subjects = format_list([format_count(count, get_kind_noun(kind)) for kind, count in substitutions.items()])
+        subjects = format_kind_counts(substitutions)
         clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
@@ -230,7 +230,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     if not plan.samples:
         yield GuardRailMeasurement(None, "certainty was not computed: there are no samples")
         return
-    certain = plan.exact_rack_counts
+    certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
     yield GuardRailMeasurement(certain / placed_count, text)
 
