@@ -75,24 +75,24 @@ RULES: Final[tuple[LintRule, ...]] = (
     ),
 )
 
+_NOT_DISABLED: Final[Mapping[str, Collection[str]]] = {}
 RULE_IDS: Final = tuple(rule.id for rule in RULES)
 
 
 def run_rules(
     facts: LintInput,
     disabled_rules: Collection[str] = (),
-    disabled_by_address: Mapping[str, Collection[str]] | None = None,
+    disabled_by_address: Mapping[str, Collection[str]] = _NOT_DISABLED,
     *,
     literal_only: bool = False,
 ) -> list[Diagnostic]:
     """Return the findings of all rules, in order of rule and creation. `disabled_rules` are rule ids disabled
     everywhere, `disabled_by_address` those disabled for an address. `literal_only` is set by `validate`.
     """
-    disabled_at = disabled_by_address or {}
     return [
         diagnostic
         for rule in RULES
         if rule.id not in disabled_rules and (rule.literal or not literal_only)
         for diagnostic in rule.check(facts)
-        if rule.id not in disabled_at.get(diagnostic.address, ())
+        if rule.id not in disabled_by_address.get(diagnostic.address, ())
     ]

@@ -38,7 +38,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             if not cost.summary and not facts.includes_costless:
                 continue
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
-        zones, racks = sorted(pool.zones or ()), site.list_racks(pool.zones)
+        zones, racks = sorted(pool.zones), site.list_racks(pool.zones)
         rack_text = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
         target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
         detail = (

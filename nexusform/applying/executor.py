@@ -25,7 +25,7 @@ from nexusform.applying.provider_calls import (
     get_deposed_key,
     get_provider_name,
     merge_note,
-    remove_deposed_object,
+    remove_object,
     replace_current_object,
 )
 from nexusform.applying.provider_workers import CompletedCall, ProviderCallProgress, ProviderWorkerPool
@@ -69,6 +69,9 @@ class ExecutionOptions(Struct, frozen=True):
     write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+_DEFAULT_OPTIONS: Final = ExecutionOptions()
+
+
 class ApplyResult(Struct, frozen=True):
     """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`, `changed`,
     `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are predictions observed by a
@@ -102,14 +105,12 @@ def execute_plan(
     *,
     clock: Clock,
     listener: StepListener,
-    options: ExecutionOptions | None = None,
+    options: ExecutionOptions = _DEFAULT_OPTIONS,
 ) -> ApplyResult:
     """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name in
     changes. A failed step skips its dependents; the others continue. Returns when no step can run any more.
     """
-    run = _PlanExecution(
-        plan, recorder, providers, types, clock=clock, listener=listener, options=options or ExecutionOptions()
-    )
+    run = _PlanExecution(plan, recorder, providers, types, clock=clock, listener=listener, options=options)
     return run.run()
 
 
@@ -332,9 +333,7 @@ class _PlanExecution:
     def _remove_from_state(self, step: Step) -> None:
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
-        remaining = (
-            remove_deposed_object(before, change.deposed) if change.deposed else replace_current_object(before, None)
-        )
+        remaining = remove_object(before, change.deposed)
         self._recorder.add_record(
             InstanceOutcome(change.address, build_object_key(step, change).creation, remaining, number=step.id)
         )
@@ -461,8 +460,7 @@ class _PlanExecution:
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
         elapsed = max(self._read_current_time() - timing.start_time, 0.0) if timing else 0.0
-        attributes = step.planned if step.planned is not None else step.prior
-        object_id = str((attributes or {}).get("id", ""))
+        object_id = str(step.attributes.get("id", ""))
         deposed = get_deposed_key(step, change)
         return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
 

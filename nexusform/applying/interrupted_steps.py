@@ -7,6 +7,7 @@ before the step, the plan has the intended values, and the provider knows the ac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from nexusform.applying.provider_calls import (
     add_new_current_object,
     get_failed_change,
     merge_note,
-    remove_deposed_object,
+    remove_object,
     replace_current_object,
 )
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
@@ -27,7 +28,9 @@ from nexusform.state.objects import InstanceState, ObjectState, get_current_obje
 
 
 def recover_step_outcomes(
-    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
+    intents: Sequence[OpenStepIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations` are those
     reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
@@ -59,7 +62,7 @@ def recover_step_outcomes(
         step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP
         outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
         if step == NO_STEP and intent.number != NO_STEP:
-            outcomes.append(RunningOperation(intent.number, (operations or {}).get(intent.number, "")))
+            outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
     return outcomes
 
 
@@ -112,7 +115,8 @@ def _build_instance_as_read(
 ) -> InstanceState | None:
     """Return the instance of the intent from the attributes that were read (None: missing)."""
     if intent.kind == StepKind.DELETE:
-        return before if attributes is not None else _build_instance_after_delete(intent, before)
+        # Only the deleted object is removed: the successor of a deposed one stays.
+        return before if attributes is not None else remove_object(before, intent.deposed)
     if intent.kind == StepKind.CREATE:
         return before if attributes is None else _compute_after_create(intent, before, attributes)
     # An update or release may be complete, partial or missing: the attributes read count. A missing object
@@ -121,13 +125,6 @@ def _build_instance_as_read(
         return replace_current_object(before, None)
     current = get_current_object(before)
     return before if current is None else replace_current_object(before, replace(current, attributes=attributes))
-
-
-def _build_instance_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
-    """Remove only the deleted object: the successor of a deposed one stays."""
-    if intent.deposed:
-        return remove_deposed_object(before, intent.deposed)
-    return replace_current_object(before, None)
 
 
 def _compute_after_create(intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]) -> InstanceState:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
+from nexusform.state.objects import replace_note_entry
 
 OPEN_PREDICTIONS_KEY: Final = "open_claims"  # their key in an object's private note
 OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
@@ -89,12 +90,8 @@ def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
 
 def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPredictions) -> Mapping[str, Any] | None:
     """Return a private note with these open predictions instead of its previous ones, one line per pool."""
-    note = dict(private or {})
-    note.pop(OPEN_PREDICTIONS_KEY, None)
-    if predictions:
-        lines = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))) for pool in sorted(predictions)}
-        note[OPEN_PREDICTIONS_KEY] = {pool: line.decode() for pool, line in lines.items()}
-    return note or None
+    lines = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode() for pool in sorted(predictions)}
+    return replace_note_entry(private, OPEN_PREDICTIONS_KEY, lines)
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:

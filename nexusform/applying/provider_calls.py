@@ -12,9 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ChangeResult, ObjectKey, Provider, StepProgress
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.state.objects import InstanceState, ObjectState
-
-EMPTY_INSTANCE = InstanceState(None)
+from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, replace_note_entry
 
 
 def compute_deposed_key(key: ObjectKey) -> str:
@@ -38,9 +36,11 @@ def add_new_current_object(instance: InstanceState | None, new: ObjectState, obj
     return InstanceState(new, {**before.deposed, key: old})
 
 
-def remove_deposed_object(instance: InstanceState | None, key: str) -> InstanceState:
-    """Return the instance without one deposed object."""
+def remove_object(instance: InstanceState | None, key: str) -> InstanceState:
+    """Return the instance without the deposed object of this key; "" removes the current object."""
     before = instance or EMPTY_INSTANCE
+    if not key:
+        return InstanceState(None, before.deposed)
     return InstanceState(before.current, {k: o for k, o in before.deposed.items() if k != key})
 
 
@@ -71,6 +71,9 @@ class ProviderRunContext(Struct, frozen=True):
     write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+_NO_CONTEXT = ProviderRunContext()
+
+
 class ProviderCall(Struct, frozen=True):
     """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
     removes, "" for the current one. `resumed_operation`: see ChangeRequest.
@@ -97,7 +100,7 @@ def build_call(
     change: Change,
     provider: Provider,
     resumed_operation: str | None = None,
-    context: ProviderRunContext | None = None,
+    context: ProviderRunContext = _NO_CONTEXT,
     before: InstanceState | None = None,
 ) -> ProviderCall:
     """Build the call of a step; `before` is the instance at its address."""
@@ -115,7 +118,7 @@ def build_call(
         build_object_key(step, change),
         deposed_key,
         resumed_operation,
-        context or ProviderRunContext(),
+        context,
         failed_change,
         private_note,
     )
@@ -129,11 +132,7 @@ def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
 
 def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
     """Return an object with this failed change in its note, None for none."""
-    note = dict(current.note)
-    note.pop(UNFINISHED_KEY, None)
-    if unfinished:
-        note[UNFINISHED_KEY] = unfinished
-    return replace(current, private=note or None)
+    return replace(current, private=replace_note_entry(current.private, UNFINISHED_KEY, unfinished or {}))
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
@@ -147,9 +146,8 @@ def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
 def build_object_key(step: Step, change: Change) -> ObjectKey:
     """Return the key of a step's object, with the prior creation number if it is destroyed."""
     is_removal = step.kind in (StepKind.DELETE, StepKind.FORGET)
-    attributes = step.prior if is_removal or step.planned is None else step.planned
     creation = (change.prior_creation if is_removal else change.creation) or change.creation
-    return ObjectKey(change.address.type, str((attributes or {}).get("id", change.id)), creation)
+    return ObjectKey(change.address.type, str(step.attributes.get("id", change.id)), creation)
 
 
 def get_deposed_key(step: Step, change: Change) -> str:
@@ -176,7 +174,7 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         call.unfinished,
         call.note,
         call.change.ignored_paths,
-        planned_note=call.change.private or {},
+        planned_note=call.change.note,
         is_sensitive=bool(call.change.sensitive_after or write_only),
         write_only=write_only,
     )

@@ -14,12 +14,20 @@ from nexusform.applying.provider_calls import (
     add_new_current_object,
     build_object_state,
     merge_note,
-    remove_deposed_object,
+    remove_object,
     replace_current_object,
     set_failed_change,
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
-from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
+from nexusform.json_data.plain_data import (
+    Path,
+    format_path,
+    get_mapping,
+    get_part,
+    get_text,
+    list_unknown_paths,
+    replace_unknown,
+)
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions_to_note
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
@@ -77,7 +85,7 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
         elif address.type == _RACK:
             rack_id = str(attributes.get("id"))
             racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
-            for machine in attributes.get("machines") or ():
+            for machine in get_mapping(attributes, "machines"):
                 locations[rack_id.partition("/")[0], machine] = racks[rack_id]
     for rack_id, machine in single:
         if rack_id in racks:
@@ -111,9 +119,7 @@ def build_answer_result(
     """Return the result of an answer. A contradiction is stored and reported as an error."""
     if answer is None:
         # A delete removes its object only, and no other at that address.
-        if call.deposed:
-            return StepResult(remove_deposed_object(before, call.deposed))
-        return StepResult(replace_current_object(before, None))
+        return StepResult(remove_object(before, call.deposed))
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
         # Attributes of the wrong type cannot be written to state. The object exists nevertheless.
@@ -132,7 +138,7 @@ def build_answer_result(
         updated = merge_note(set_failed_change(instance.current, answer.unfinished_change), note)
         updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
-        disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
+        disagreement = disagreement or get_text(answer.unfinished_change, "words")
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, (), text=prediction.text)
         for prediction in answer.verified_predictions

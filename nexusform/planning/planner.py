@@ -197,7 +197,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
-    if any(instance.is_removed or instance.is_replaced for instance in blocks.instances.values()):
+    if any(instance.loses_prior_object for instance in blocks.instances.values()):
         from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)

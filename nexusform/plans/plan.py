@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, Span, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, select_errors
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
@@ -122,6 +122,11 @@ class Step(Struct, frozen=True):
     planned: Mapping[str, Any] | None
     main: bool = True
     follows: tuple[int, ...] = ()
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes of the object after the step, or before its removal; empty for a gate."""
+        return (self.prior or {}) if self.planned is None else self.planned
 
 
 class PlacementAction(StrEnum):
@@ -537,6 +542,11 @@ class Plan(Struct, frozen=True):
         return sum(1 for change in self.changes if change.action in actions)
 
     @property
+    def reported_changes(self) -> tuple[Change, ...]:
+        """Changes in reports: those with an action, an import or a move."""
+        return tuple(change for change in self.changes if not change.is_unchanged)
+
+    @property
     def to_add(self) -> int:
         """Number of objects to add, for the `Plan:` line."""
         return self.count(Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -552,6 +562,11 @@ class Plan(Struct, frozen=True):
         return self.count(Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
     @property
+    def placed_vms(self) -> int:
+        """Number of VMs with a new location."""
+        return sum(table.placed for table in self.placement_tables)
+
+    @property
     def lost_unmanaged_count(self) -> int:
         """Number of unmanaged VMs that lose their machine; they have no row."""
         return sum(site.lost_unmanaged_count for site in self.sites)
@@ -559,7 +574,7 @@ class Plan(Struct, frozen=True):
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """Errors among the diagnostics."""
-        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.severity is Severity.ERROR)
+        return tuple(select_errors(self.diagnostics))
 
     @property
     def is_rejected(self) -> bool:
@@ -578,9 +593,7 @@ class Plan(Struct, frozen=True):
             return True
         if any(output.action is not Action.NO_OP for output in self.outputs):
             return True
-        if self.observed_attributes and any(
-            row.address in self.observed_attributes and row.action is not PlacementAction.KEEP
-            for row in self.placements
-        ):
+        observed_rows = (row for row in self.placements if row.address in self.observed_attributes)
+        if any(row.action is not PlacementAction.KEEP for row in observed_rows):
             return True
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)

@@ -11,5 +11,8 @@ PUBLIC = {
         "PlanPart ApplyProgress parse_journal Record RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
-    "objects": "EMPTY InstanceState ObjectState OutputState State get_current_object",
+    "objects": (
+        "EMPTY EMPTY_INSTANCE InstanceState ObjectState OutputState State get_current_object iterate_current_objects "
+        "replace_note_entry"
+    ),
 }

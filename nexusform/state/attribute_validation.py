@@ -98,9 +98,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
         if attribute.choices and value not in attribute.choices:
             yield _build_wrong_type_problem(path, value, f"one of {choices}")
         elif attribute.minimum is not None:
-            problem = check_number(path, value, attribute.minimum, attribute.maximum)
-            if problem is not None:
-                yield problem
+            yield from check_number(path, value, attribute.minimum, attribute.maximum)
 
     return check
 
@@ -148,9 +146,7 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
 
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
-    problem = _check_whole_number(path, value, 0, None)
-    if problem is not None:
-        yield problem
+    return _check_whole_number(path, value, 0, None)
 
 
 def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
@@ -202,19 +198,19 @@ def _build_tuple_check(tuple_type: TupleType) -> _Check:
     return check
 
 
-def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
+def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
     is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not is_whole or value < minimum:
-        return _build_wrong_type_problem(path, value, f"a whole number from {minimum}")
-    return _check_range(path, value, minimum, maximum)
+        yield _build_wrong_type_problem(path, value, f"a whole number from {minimum}")
+    else:
+        yield from _check_range(path, value, minimum, maximum)
 
 
-def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Problem | None:
+def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
     if value < minimum:
-        return _build_wrong_type_problem(path, value, f"a number from {minimum}")
-    if maximum is not None and value > maximum:
-        return _build_wrong_type_problem(path, value, f"at most {maximum}")
-    return None
+        yield _build_wrong_type_problem(path, value, f"a number from {minimum}")
+    elif maximum is not None and value > maximum:
+        yield _build_wrong_type_problem(path, value, f"at most {maximum}")
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:

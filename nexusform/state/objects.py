@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.resources.address import Address
 from nexusform.schemas.value_types import Type
 
@@ -55,9 +55,28 @@ class InstanceState(Struct, frozen=True):
         return self.current is None and not self.deposed
 
 
+EMPTY_INSTANCE = InstanceState(None)
+
+
 def get_current_object(instance: InstanceState | None) -> ObjectState | None:
     """Return the current object of an instance; None without an instance or without a current object."""
     return instance.current if instance is not None else None
+
+
+def iterate_current_objects(instances: Mapping[Address, InstanceState]) -> Iterator[tuple[Address, ObjectState]]:
+    """Yield the current objects with their addresses; instances with deposed objects only are left out."""
+    for address, instance in instances.items():
+        if instance.current is not None:
+            yield address, instance.current
+
+
+def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
+    """Return a private note with this entry last, without it if the value is empty; None for an empty note."""
+    entries = dict(get_mapping(note))  # state may have been edited
+    entries.pop(key, None)
+    if value:
+        entries[key] = value
+    return entries or None
 
 
 class OutputState(Struct, frozen=True):
@@ -89,10 +108,8 @@ class State(Struct, frozen=True):
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def list_current_objects(self) -> Iterator[tuple[Address, ObjectState]]:
-        """Yield the current objects with their addresses; instances with deposed objects only are left out."""
-        for address, instance in self.instances.items():
-            if instance.current is not None:
-                yield address, instance.current
+        """Return the current objects with their addresses."""
+        return iterate_current_objects(self.instances)
 
     def replace_instance(self, address: Address, instance: InstanceState | None) -> State:
         """Return the state with one instance set or (None) removed."""

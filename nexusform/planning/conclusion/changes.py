@@ -23,7 +23,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action, Change, Drift
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.schemas.value_types import BOOL
-from nexusform.state.objects import ObjectState, State
+from nexusform.state.objects import EMPTY_INSTANCE, ObjectState, State
 
 _PRESERVED_KEYS = tuple(sorted((RECORD_KEY, NOT_VERIFIED_KEY, UNFINISHED_KEY)))
 _DESTROY_ACTIONS = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -255,10 +255,9 @@ def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectStat
     """Return the objects with observed attributes that differ from state."""
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
-        instance = state.instances.get(address)
-        if instance is None or instance.current is None:
+        recorded, observed = state.instances.get(address, EMPTY_INSTANCE).current, refreshed[address]
+        if recorded is None:
             continue
-        recorded, observed = instance.current, refreshed[address]
         attributes = observed.attributes if observed is not None else None
         if attributes != recorded.attributes:
             drift.append(Drift(address, recorded.attributes, attributes, recorded.sensitive))

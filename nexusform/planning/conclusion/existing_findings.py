@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.plan import Change, PlacementAction, Plan
@@ -99,7 +100,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
                 pods_added_without_node.add(address)
     return _PlanActions(
         has_predecessor=plan.serial > 0,
-        changed_resources={str(change.address) for change in plan.changes if not change.is_unchanged},
+        changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
         resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
         resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),
@@ -118,7 +119,7 @@ def _merge_addresses(addresses: Mapping[Effect, set[str]], effects: Iterable[Eff
 
 def _has_changed_text(change: Change) -> bool:
     """Return whether a text of a resource differs: documents are texts, or several by name."""
-    before, after = change.before or {}, change.after or {}
+    before, after = get_mapping(change.before), get_mapping(change.after)
     return any(before.get(name) != value and _is_text_or_text_mapping(value) for name, value in after.items())
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -44,9 +45,7 @@ def compute_totals(
     """Compute the totals of all objects. `sites` are the sites after the plan, if known: no VM may stay on a missing
     machine. `observed_attributes` are attributes from data sources: the bindings in them exist regardless of state.
     """
-    rows_of: dict[tuple[Address, str], list[PlacementChange]] = {}
-    for row in rows:
-        rows_of.setdefault((row.address, row.kind), []).append(row)
+    rows_of = group_by(rows, lambda row: (row.address, row.kind))
     totals_by_kind: dict[str, Counter[str]] = {}  # and by field of PlacementTotal
     mistakes: list[str] = []
     for change in changes:

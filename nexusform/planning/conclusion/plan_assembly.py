@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform import __version__
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_line_in_text
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_line_in_text, select_errors
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
@@ -64,6 +64,7 @@ from nexusform.plans.plan import (
     PlacementAction,
     PlacementChange,
     Plan,
+    SeparationVerdict,
     SitePredictionAccuracy,
     Step,
 )
@@ -73,7 +74,7 @@ from nexusform.scheduling.racks.vms import RackSpread
 
 if TYPE_CHECKING:
     from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
-    from nexusform.planning.verdicts.separation_rules import SeparationVerdicts
+    from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 T = TypeVar("T")
@@ -108,11 +109,14 @@ class PlacementPhasesResult(Struct, frozen=True):
 
 
 class PlanValidation(Struct, frozen=True):
-    """Validation of an outcome: all diagnostics, the pools that do not fit, and the separation verdicts."""
+    """Validation of an outcome: all diagnostics, the pools without capacity, the separation verdicts, and the
+    unsatisfied rules.
+    """
 
     diagnostics: list[Diagnostic]
-    unplaced: tuple[PoolShortage, ...]
-    rules: SeparationVerdicts | None = None
+    unplaced: tuple[PoolShortage, ...] = ()
+    separation_verdicts: tuple[SeparationVerdict, ...] = ()
+    open_rules: tuple[UnsatisfiedRule, ...] = ()
 
 
 def build_plan(
@@ -166,7 +170,7 @@ def build_plan(
         basis=outcome.evaluation.settings.reads.build_basis(request.commit),
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
-        separation_verdicts=tuple(validation.rules.verdicts) if validation.rules else (),
+        separation_verdicts=validation.separation_verdicts,
         rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
         rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
         feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
@@ -241,7 +245,7 @@ def _build_result(
         unplaced=validation.unplaced,
         objects=outcome.vms,
         sites=outcome.sites,
-        open_rules=tuple(validation.rules.open_rules) if validation.rules else (),
+        open_rules=validation.open_rules,
         contributions=outcome.contributions,
         prior_notes={address: blocks.instances[address].prior_note for address in lost_addresses},
     )
@@ -428,20 +432,21 @@ def _validate_plan(
     )
     if has_other_errors:
         all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
-        return PlanValidation(all_diagnostics, ())
+        return PlanValidation(all_diagnostics)
     pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
         pod_problems += check_rack_concentration(vms)
-    rules = None
-    if certainty is not None:
-        from nexusform.planning.verdicts.separation_rules import evaluate_rules
+    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems]
+    if certainty is None:
+        return PlanValidation(all_diagnostics, failures.unplaced)
+    from nexusform.planning.verdicts.separation_rules import evaluate_rules
 
-        workloads = list(chain.from_iterable(part.list_workloads() for part in outcome.contributions))
-        rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
-    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *(rules.diagnostics if rules else ())]
-    return PlanValidation(all_diagnostics, failures.unplaced, rules)
+    workloads = list(chain.from_iterable(part.list_workloads() for part in outcome.contributions))
+    rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
+    all_diagnostics += rules.diagnostics
+    return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
 
 
 def _collect_domain_findings(
@@ -511,8 +516,8 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
     """Remove diagnostics about arguments that are unknown only because a referenced block has errors."""
     in_error = {
         parse_address(diagnostic.address).config_address
-        for diagnostic in diagnostics
-        if diagnostic.severity is Severity.ERROR and diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
+        for diagnostic in select_errors(diagnostics)
+        if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
     }
     if not in_error:
         return list(diagnostics)
@@ -551,9 +556,8 @@ def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diag
         unique.setdefault(identity_key, diagnostic)
     errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
     is_data_missing = any(
-        diagnostic.severity is Severity.ERROR
-        and (diagnostic.address.startswith("data.") or ".data." in diagnostic.address)
-        for diagnostic in errors_first
+        diagnostic.address.startswith("data.") or ".data." in diagnostic.address
+        for diagnostic in select_errors(errors_first)
     )
     if not is_data_missing:
         return errors_first

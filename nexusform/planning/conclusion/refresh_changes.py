@@ -9,12 +9,12 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.vm_placement_rows import REASONS
-from nexusform.planning.preparation.prior_state import PriorState, iterate_current_objects
+from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites, list_machines
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.resources.address import Address, compute_address_order
-from nexusform.state.objects import InstanceState
+from nexusform.state.objects import InstanceState, iterate_current_objects
 
 
 def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
@@ -77,7 +77,7 @@ def list_lost_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
     """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten before."""
-    recorded = ((address, current.attributes) for address, current in iterate_current_objects(prior.state.instances))
+    recorded = ((address, current.attributes) for address, current in prior.state.list_current_objects())
     managed = list_machines(build_inventory(recorded, types))
     for change in build_unchanged_changes(prior.instances):
         resource_type = types.get(change.address.type)

@@ -6,14 +6,16 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_errors
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
@@ -147,7 +149,7 @@ def _collect_site_resource_capacity(
     claims = [{cluster: sides[index] for cluster, sides in claims_by_cluster.items()} for index in (0, 1)]
     declared: dict[str, str] = {}
     for change in plan.changes:
-        network = find_configured_node_network(change.after or {})
+        network = find_configured_node_network(get_mapping(change.after))
         if network:
             declared[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
@@ -259,12 +261,11 @@ def build_occupied_sites(
     objects: Mapping[Address, VmObject],
     registries: PluginRegistries,
     side: BeforeOrAfter,
-    prior_notes: Mapping[Address, Mapping[str, Any]] | None = None,
+    prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, SiteWithVms]:
     """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
     `prior_notes` the notes of that side if they differ from those after the plan.
     """
-    prior_notes = prior_notes or {}
     present: list[SiteObject] = []
     for change in plan.changes:
         if change.deposed:
@@ -364,10 +365,7 @@ _PoolKey: TypeAlias = tuple[Address, str, VmSku]
 
 
 def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
-    pools: dict[_PoolKey, list[VmOnSite]] = {}
-    for vm in vms:
-        pools.setdefault((vm.address, vm.vm.pool, vm.sku), []).append(vm)
-    return pools
+    return group_by(vms, lambda vm: (vm.address, vm.vm.pool, vm.sku))
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -15,11 +15,14 @@ from nexusform.planning.verdicts.placement_fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
+from nexusform.scheduling.racks.uncertainty.certainty import PoolCertainty
 from nexusform.scheduling.racks.vms import Placement
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import DecisionExplanation
 
+# Certainty of a pool that was not sampled.
+_NO_CERTAINTY: Final = PoolCertainty("", "", 0, {}, (), is_tie_certain=False)
 OBSERVED_ELSEWHERE = "observed_elsewhere"
 REASONS: Mapping[str, str] = {
     "new": "new",
@@ -55,12 +58,14 @@ def build_placement_changes(
         renamed_vms = {
             key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
         }
-        for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
-            yield _build_row_of_removed_vm(vms, key, PlacementAction.REMOVE, trigger)
-        for key, trigger in vms.request.actions.losses.items():
-            yield _build_row_of_removed_vm(vms, key, PlacementAction.LOSE, trigger)
-        for key, trigger in vms.request.actions.forgets.items():
-            yield _build_row_of_removed_vm(vms, key, PlacementAction.FORGET, trigger)
+        triggers_by_action = {
+            PlacementAction.REMOVE: {**vms.request.actions.removals, **renamed_vms},
+            PlacementAction.LOSE: vms.request.actions.losses,
+            PlacementAction.FORGET: vms.request.actions.forgets,
+        }
+        for action, triggers in triggers_by_action.items():
+            for key, trigger in triggers.items():
+                yield _build_row_of_removed_vm(vms, key, action, trigger)
         if everything or vms.placements.tokens or vms.prior.recorded_placements:
             yield from _list_current_vm_rows(vms, certainty, everything=everything)
 
@@ -113,7 +118,7 @@ def _list_current_vm_rows(
 ) -> Iterator[PlacementChange]:
     """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
     demand = vms.request.demand
-    if demand is None or vms.is_removed:
+    if demand is None:
         return
     site_certainty = certainty.get(demand.site_id)
     for pool in demand.pools:
@@ -215,7 +220,7 @@ def build_placement_tables(
     rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
         demand = vms.request.demand
-        if demand is None or vms.is_removed:
+        if demand is None:
             continue
         for pool in demand.pools:
             owner = pool.rule_pool or str(vms.instance.address)
@@ -239,17 +244,17 @@ def _build_table_row(
     expected = min(len(keys), allowed)
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
-    sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    # Unknown NUMA cells affect the certainty of the pool.
-    is_sampled_only = certainty is not None and any(
-        pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks
-    )
-    pool_certainty = None if is_sampled_only else sampled
+    sampled = pool_certainty = _NO_CERTAINTY
+    if certainty is not None:
+        sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY
+        # Unknown NUMA cells affect the certainty of the pool.
+        is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
+        pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
     placed_count = sum(
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
-    racks_certain = pool_certainty.vms_on_certain_counts if pool_certainty is not None else 0
-    machines_certain = pool_certainty.vms_on_certain_machines if pool_certainty is not None else 0
+    racks_certain = pool_certainty.vms_on_certain_counts
+    machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count
     sizes = {member_pool.sku.name for _, member_pool in members}
@@ -267,9 +272,9 @@ def _build_table_row(
         placed=placed_count,
         racks_certain=racks_certain,
         machines_certain=machines_certain,
-        certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
-        tied_machines=sampled.tied_machines if sampled is not None else (),
-        is_tie_certain=pool_certainty is not None and pool_certainty.is_tie_certain,
+        certain_racks=pool_certainty.certain_racks,
+        tied_machines=sampled.tied_machines,
+        is_tie_certain=pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,

@@ -71,8 +71,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
 
 def _build_diagnostic_with_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
     """Return the diagnostic with the instance and its block, where it has none itself."""
-    block = instance.block.header if instance.block is not None else ""
-    return replace(problem, address=problem.address or str(instance.address), block=problem.block or block)
+    block = problem.block or instance.block_header
+    return replace(problem, address=problem.address or str(instance.address), block=block)
 
 
 # Shorter texts occur in names by chance.

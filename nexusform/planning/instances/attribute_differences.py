@@ -325,8 +325,7 @@ def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Ev
             f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
             "Refer to an instance that exists, or to the whole resource."
         )
-        header = instance.block.header if instance.block is not None else ""
-        yield build_error("invalid-trigger", detail, expression.span, block=header)
+        yield build_error("invalid-trigger", detail, expression.span, block=instance.block_header)
 
 
 def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:

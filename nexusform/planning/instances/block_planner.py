@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.attribute_differences import check_triggers, decide_action, is_replacement_triggered
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
@@ -73,9 +74,7 @@ class BlockPlanner:
         self.outside_targets: list[str] = []
         self._replaced_hosts: set[str] = set()  # ids of sites and racks
         self._created_first = find_create_before_destroy(order)
-        self._adjusted: dict[Address, list[tuple[Path, object]]] = {}
-        for adjustment in request.adjustments:
-            self._adjusted.setdefault(adjustment.address, []).append((adjustment.path, adjustment.value))
+        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     # --- blocks to instances ---
 
@@ -146,7 +145,7 @@ class BlockPlanner:
                 if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
-                    configured = (instance.config or {}).items()
+                    configured = get_mapping(instance.config).items()
                     if before is None or any(value and before.get(name) != value for name, value in configured):
                         self.outside_targets.append(str(instance.address))
 
@@ -183,10 +182,13 @@ class BlockPlanner:
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
         """Build an instance without a configuration; `destroy = false` in its `block` or in the state forgets it."""
         prior = self.prior.get_object(address)
-        if prior is not None and block is not None and block.lifecycle.keeps_object:
-            return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_config")
-        if prior is not None and block is None and prior.skip_destroy:
-            return self.build_forgotten_instance(address, "forgot_because_lifecycle_destroy_in_state")
+        if prior is None:
+            return self.build_deleted_instance(address, reason)
+        keeps_object, forget_reason = prior.skip_destroy, "forgot_because_lifecycle_destroy_in_state"
+        if block is not None:
+            keeps_object, forget_reason = block.lifecycle.keeps_object, "forgot_because_lifecycle_destroy_in_config"
+        if keeps_object:
+            return self.build_forgotten_instance(address, forget_reason)
         return self.build_deleted_instance(address, reason)
 
     def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
@@ -208,7 +210,7 @@ class BlockPlanner:
             self.request.registries.resource_types[address.type],
             prior,
             block,
-            dependencies=prior.dependencies if prior is not None else (),
+            dependencies=self.prior.get_dependencies(address),
             deposed=deposed or {},
             previous_address=self.prior.previous.get(address),
             arguments=EvaluatedArguments(sensitive=prior.sensitive if prior is not None else ()),
@@ -224,9 +226,9 @@ class BlockPlanner:
         expected = self._estimate_total_object_count()
         # Some are evaluated again after placement.
         self.request.progress(PlanningStage.ARGUMENTS, min(self._evaluated, expected), expected)
-        for path, value in self._adjusted.get(instance.address, ()):
+        for adjustment in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
-            config = _replace_at_path(instance.config, path, value)
+            config = _replace_at_path(instance.config, adjustment.path, adjustment.value)
             instance.arguments = replace(instance.arguments, config=config)
         return problems
 
@@ -309,7 +311,7 @@ class BlockPlanner:
             return False
         if instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
             return False
-        config = instance.config or {}
+        config = get_mapping(instance.config)
         attributes = instance.type.schema.attributes.items()
         references = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
         return not self._replaced_hosts.isdisjoint(reference for reference in references if isinstance(reference, str))
@@ -330,7 +332,7 @@ class BlockPlanner:
         done = len(self.instances)
         self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count()))
         if instance.is_replaced and instance.type.add_to_inventory is not None:
-            self._replaced_hosts.add(str((instance.before or {}).get("id")))
+            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return
         expose_instance(instance, evaluation)

@@ -60,7 +60,6 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
     assert instance.module is not None
     assert instance.repetition is not None
     address = str(instance.address)
-    header = instance.block.header if instance.block is not None else ""
     conditions = [("precondition", condition) for condition in lifecycle.preconditions]
     conditions += [("postcondition", condition) for condition in lifecycle.postconditions]
     problems: list[Diagnostic] = []
@@ -71,7 +70,7 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
         status, message = evaluate_condition(condition, evaluation, scope, address)
         worst_status = get_worse_status(worst_status, status)
         if status == "fail":
-            problems.append(build_failure(condition, kind, message, address, header, scope))
+            problems.append(build_failure(condition, kind, message, address, instance.block_header, scope))
     messages = tuple(problem.detail for problem in problems)
     return problems, [CheckResult("resource", address, worst_status, messages)]
 

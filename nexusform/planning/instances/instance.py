@@ -106,7 +106,7 @@ class Instance(Struct):
     @property
     def prior_note(self) -> Mapping[str, Any]:
         """Private note of the prior object; empty without one."""
-        return (self.prior.private if self.prior is not None else None) or {}
+        return self.prior.note if self.prior is not None else {}
 
     @property
     def prior_creation(self) -> int:
@@ -117,6 +117,11 @@ class Instance(Struct):
     def argument_values(self) -> dict[str, Any] | None:
         """Evaluated arguments; all planned attributes before evaluation, None if the instance is removed."""
         return self.config if self.config is not None else self.planned
+
+    @property
+    def block_header(self) -> str:
+        """Header of the block; "" for a removed one."""
+        return self.block.header if self.block is not None else ""
 
     @property
     def is_configured(self) -> bool:
@@ -132,6 +137,11 @@ class Instance(Struct):
     def is_replaced(self) -> bool:
         """Whether a new object replaces the old one."""
         return self.action in (Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+
+    @property
+    def loses_prior_object(self) -> bool:
+        """Whether the prior object leaves the state: the instance is removed or replaced."""
+        return self.is_removed or self.is_replaced
 
     @property
     def view(self) -> InstanceView:
@@ -167,7 +177,7 @@ class Instance(Struct):
             _HIDDEN_DETAIL if is_hidden else problem.detail,
             self.locate(problem.path),
             address=str(self.address),
-            block=self.block.header if self.block is not None else "",
+            block=self.block_header,
             headline=problem.headline,
             brief="" if is_hidden else problem.brief,
             line=None if is_hidden else get_text_line(text, problem.line),

@@ -141,10 +141,14 @@ class Evaluation:
             computed, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
             expansion = computed or BlockExpansion("", ())
-            if expansion.unknown and not self.settings.is_tentative:
-                self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, call))
+            self._check_repetition(expansion, call)
             self._module_shapes[key] = expansion
         return expansion
+
+    def _check_repetition(self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall) -> None:
+        """Report an unknown count or for_each; a tentative evaluation is repeated with known values."""
+        if expansion.unknown and not self.settings.is_tentative:
+            self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
 
     # --- values ---
 
@@ -355,8 +359,7 @@ class Evaluation:
         prepared = self.settings.get_body(block)
         if expansion is None or prepared is None:
             return ResourceView("")
-        if expansion.unknown and not self.settings.is_tentative:
-            self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
+        self._check_repetition(expansion, block)
         view = ResourceView(expansion.shape)
         schema = self.settings.schemas["data"][block.type]
         for repetition in expansion.repetitions:

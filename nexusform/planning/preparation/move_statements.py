@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Span
-from nexusform.planning.preparation.planning_order import iterate_modules
+from nexusform.planning.preparation.planning_order import index_owners, iterate_modules
 from nexusform.resources.address import Address, AddressPattern, Key, Mode
 from nexusform.resources.graph import find_cycles, sort_topologically
 
@@ -147,10 +147,7 @@ def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, 
     """Return for each statement the numbers of those before it."""
     ends = [(statement.start, statement.end) for statement in statements]
     roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]
-    statements_by_root: dict[object, list[int]] = {}
-    for index, own_roots in enumerate(roots):
-        for root in own_roots:
-            statements_by_root.setdefault(root, []).append(index)
+    statements_by_root = index_owners(enumerate(roots))
     needs: dict[int, list[int]] = {}
     for index, statement in enumerate(statements):
         candidates = set(chain.from_iterable(statements_by_root[root] for root in roots[index])) - {index}

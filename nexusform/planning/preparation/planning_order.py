@@ -4,8 +4,8 @@ Dependencies follow locals, variables, module inputs and outputs, and data block
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -101,6 +101,19 @@ def _order_by_phase(
                 phase_needs[block] = [need for need in needs[block] if phases[need] == phase]
         addresses += sort_topologically(phase_needs, position)
     return addresses
+
+
+_Owner = TypeVar("_Owner")
+_Need = TypeVar("_Need", bound=Hashable)
+
+
+def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need, list[_Owner]]:
+    """Return by need its owners, in order; `needs` are pairs of an owner and its needs."""
+    owners: dict[_Need, list[_Owner]] = {}
+    for owner, own_needs in needs:
+        for need in own_needs:
+            owners.setdefault(need, []).append(owner)
+    return owners
 
 
 def find_create_before_destroy(order: PlanningOrder) -> frozenset[ConfigAddress]:

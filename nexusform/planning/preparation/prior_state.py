@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ImportBlock, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
+from nexusform.diagnostics.phrases import group_by
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
@@ -22,7 +23,7 @@ from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ConfigAddress
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
-from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, State, iterate_current_objects
 
 
 class PriorState(Struct, frozen=True):
@@ -40,8 +41,7 @@ class PriorState(Struct, frozen=True):
 
     def get_object(self, address: Address) -> ObjectState | None:
         """Return the current object at an address."""
-        instance = self.instances.get(address)
-        return instance.current if instance is not None else None
+        return self.instances.get(address, EMPTY_INSTANCE).current
 
     @property
     def objects(self) -> dict[Address, ObjectState]:
@@ -50,25 +50,16 @@ class PriorState(Struct, frozen=True):
 
     def get_recorded_object(self, address: Address) -> ObjectState | None:
         """Return the current object at an address as in state, not as observed."""
-        instance = self.state.instances.get(address)
-        return instance.current if instance is not None else None
+        return self.state.instances.get(address, EMPTY_INSTANCE).current
 
     def get_deposed(self, address: Address) -> Mapping[str, ObjectState]:
         """Return the objects left by unfinished replacements, by deposed key."""
-        instance = self.instances.get(address)
-        return instance.deposed if instance is not None else {}
+        return self.instances.get(address, EMPTY_INSTANCE).deposed
 
     def get_dependencies(self, address: Address, deposed: str = "", default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return the recorded dependencies of the object; `default` if state does not contain it."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
-
-
-def iterate_current_objects(instances: Mapping[Address, InstanceState]) -> Iterator[tuple[Address, ObjectState]]:
-    """Yield the current objects of a state, in its order."""
-    for address, instance in instances.items():
-        if instance.current is not None:
-            yield address, instance.current
 
 
 def build_prior_state(request: PlanRequest) -> PriorState:
@@ -109,10 +100,7 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
 
 
 def _group_by_block(addresses: Iterable[Address]) -> dict[ConfigAddress, list[Address]]:
-    by_block: dict[ConfigAddress, list[Address]] = {}
-    for address in addresses:
-        by_block.setdefault(address.config_address, []).append(address)
-    return by_block
+    return group_by(addresses, lambda address: address.config_address)
 
 
 class ImportTarget(Struct, frozen=True):

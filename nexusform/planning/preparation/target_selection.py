@@ -13,7 +13,7 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address
+from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address, index_owners
 from nexusform.resources.address import (
     Address,
     AddressPattern,
@@ -91,10 +91,7 @@ def build_selection(
     # The excluded blocks and their dependents; single instances have none.
     block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]
     excluded_blocks = _find_named_blocks(block_patterns, order)
-    dependents: dict[ConfigAddress, list[ConfigAddress]] = {}
-    for block, needs in order.needs.items():
-        for need in needs:
-            dependents.setdefault(need, []).append(block)
+    dependents = index_owners(order.needs.items())
     selection = Selection(
         tuple(target_patterns),
         frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),

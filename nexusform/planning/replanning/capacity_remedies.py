@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ from nexusform.plans.plan import Action, NumaSampling, PlacementAction, Plan
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, HintScope, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
+
+_Item = TypeVar("_Item")
 
 # Each trial is a whole plan with samples; bisection finds one of a thousand counts.
 MAXIMUM_TRIALS: Final = 10
@@ -352,8 +354,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
     """Count the existing VMs that a plan places elsewhere for one of these triggers."""
-    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
-    return sum(1 for row in moves if row.trigger in triggers)
+    return sum(row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements)
 
 
 # --- planned racks -----------------------------------------------------------------------------
@@ -367,8 +368,7 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
         for address, rack in shortage.racks
         if rack.get("status") == "planned" and rack.get("site_id") in sites
     ]
-    choices = [[rack] for rack in planned] + ([planned] if len(planned) > 1 else [])
-    for racks in choices:
+    for racks in _list_choices(planned):
         adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
@@ -377,6 +377,11 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
             text = f"{names} (planned) active: {_format_fit(shortage.pools)}.{format_certainty_note(outcome)}"
             yield Remedy("racks", text, data, tuple(adjustments))
             return
+
+
+def _list_choices(items: list[_Item]) -> list[list[_Item]]:
+    """Return each item alone, then all of them together if there are several."""
+    return [[item] for item in items] + ([items] if len(items) > 1 else [])
 
 
 def _format_fit(pools: Sequence[PoolShortage]) -> str:
@@ -433,7 +438,7 @@ def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> 
     """
     hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
     hints = hints[:MAXIMUM_HINTS]
-    choices = [[hint] for hint in hints] + ([hints] if len(hints) > 1 else [])
+    choices = _list_choices(hints)
     for search in (_try_recreated_vms, _try_soft_hints, _try_other_hint_scope):
         yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
 

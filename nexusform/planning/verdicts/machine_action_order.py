@@ -110,7 +110,8 @@ def _build_requests(
     requests, problems = [], []
     schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}
     for instance in pending:
-        values = instance.planned or {}
+        values = instance.planned
+        assert values is not None, "the action runs"
         site_id, _, name = str(values["machine_id"]).partition("/")
         rack, _, name = name.partition("/")
         site = sites.get(site_id)

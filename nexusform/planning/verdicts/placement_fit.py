@@ -142,7 +142,7 @@ def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitR
         reason + hint,
         subject,
         address=str(instance.address),
-        block=instance.block.header if instance.block is not None else "",
+        block=instance.block_header,
         headline=headline,
         brief=summary,
         extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": failure.binding}},

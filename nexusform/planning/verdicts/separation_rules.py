@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
 from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import Path, get_mapping
+from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.phases import ScheduledPod
@@ -126,7 +126,7 @@ class _MemberIndex:
             self._ranks[site.id] = {token: index for index, token in enumerate(steps) if token is not None}
         for vms in objects.values():
             demand = vms.request.demand
-            if vms.is_removed or demand is None:
+            if demand is None:
                 continue
             cluster_id = _get_cluster_id(vms, demand)
             self.clusters.setdefault(cluster_id, []).append(vms)
@@ -168,7 +168,7 @@ class _MemberIndex:
     def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:
         """Yield the pods matched by a workload_selector, each located on its node."""
         labels = get_mapping(selector, "match_labels").items()
-        namespaces = set(selector.get("namespaces") or ())
+        namespaces = set(get_list(selector, "namespaces"))
         nodes: dict[str, dict[str, GroupMember]] = {}
         for pod in self.pods:
             in_namespace = not namespaces or pod.namespace in namespaces
@@ -208,7 +208,7 @@ def _build_groups(
     """Return the members of each group of a rule; a member of two groups is an error."""
     problems: list[Problem] = []
     groups = []
-    for index, values in enumerate(_get_rule_arguments(instance).get("group") or ()):
+    for index, values in enumerate(get_list(_get_rule_arguments(instance), "group")):
         groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(groups):
@@ -231,7 +231,7 @@ def _iterate_group_members(
 ) -> Iterator[GroupMember]:
     """Yield the members of a group: clusters, pools, and selected pods."""
     listed_vms: set[tuple[Address, VmKey]] = set()
-    for cluster_id in values.get("cluster_ids") or ():
+    for cluster_id in get_list(values, "cluster_ids"):
         if cluster_id not in member_index.clusters:
             known = sorted(member_index.clusters)
             problems.append(
@@ -240,7 +240,7 @@ def _iterate_group_members(
         for member in member_index.iterate_cluster(cluster_id):
             listed_vms.add(member.vm)
             yield member
-    for pool_id in values.get("pool_ids") or ():
+    for pool_id in get_list(values, "pool_ids"):
         entry = member_index.pools.get(pool_id)
         if entry is None:
             problems.append(

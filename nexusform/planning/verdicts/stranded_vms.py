@@ -29,12 +29,12 @@ from nexusform.planning.vm_planning.vm_object import (
     MACHINE_REPLACED,
     SELECTION_KEY,
     VmObject,
-    replace_note_entry,
 )
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
 from nexusform.resources.address import Address
+from nexusform.state.objects import replace_note_entry
 
 MISSING_MACHINE = "vms-on-missing-machine"
 DUPLICATE_NAMES = "duplicate-running-vms"
@@ -103,7 +103,7 @@ def find_lost_forgotten_vms(
             site = None if mode is Mode.DESTROY else sites.get(vm[0])
             if vm[:2] in prior_machines and _is_host_lost(instance, vm, site):
                 lost_vms.setdefault(address, []).append(vm)
-        if address in lost_vms and not (instance.is_removed or instance.is_replaced):
+        if address in lost_vms and not instance.loses_prior_object:
             # The note of a rack or machine without these VMs.
             note = instance.private or instance.prior_note
             removed_keys = {vm[1:] for vm in lost_vms[address]}
@@ -126,7 +126,7 @@ def _is_host_lost(instance: Instance, vm: LostVm, site: SitePlan | None) -> bool
     if instance.action is Action.FORGET:
         return False
     if site is None:
-        return instance.is_removed or instance.is_replaced
+        return instance.loses_prior_object
     return site.find_machine_trigger(vm[1]) in (MACHINE_REMOVED, MACHINE_REPLACED)
 
 
@@ -323,7 +323,7 @@ def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic
     """Yield a warning for every cluster (or VNF) of several VMs, pools included, that keeps only one of its racks."""
     clusters: dict[str, _ClusterRacks] = {}
     for vms in objects:
-        if vms.request.demand is None or vms.is_removed:
+        if vms.request.demand is None:
             continue
         racks = clusters.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
         racks.before |= vms.list_prior_racks()

@@ -12,10 +12,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.vm_demands import PlacedVm, VmDemand, index_pools
-from nexusform.planning.preparation.prior_state import PriorState, iterate_current_objects
+from nexusform.planning.preparation.planning_order import index_owners
+from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_prior_context, build_sites, find_sku
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -74,11 +75,8 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
     """Return a warning per referenced block without objects in state. The block may have no instance."""
     blocks = {str(address.config_address) for address in state.instances}
-    dependents_by_block: dict[str, list[str]] = {}
-    for address, current in iterate_current_objects(state.instances):
-        for block in current.dependencies:
-            if block not in blocks:
-                dependents_by_block.setdefault(block, []).append(str(address))
+    dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
+    dependents_by_block = index_owners(dependencies)
     return [
         build_warning(
             "missing-dependency",
@@ -86,6 +84,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
             "its dependencies.",
         )
         for block, addresses in dependents_by_block.items()
+        if block not in blocks
     ]
 
 
@@ -138,7 +137,7 @@ def _check_creation_numbers(state: State) -> Iterator[str]:
 
 def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> Iterator[str]:
     """Yield contradictions for objects of an unknown kind of provider."""
-    for address, current in iterate_current_objects(state.instances):
+    for address, current in state.list_current_objects():
         if current.provider.partition(".")[0] not in providers:
             yield f'{address} was created by the provider "{current.provider}", which does not exist.'
 
@@ -146,14 +145,11 @@ def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> I
 def _check_dependency_cycles(state: State) -> Iterator[str]:
     """Yield a contradiction for blocks that depend on each other in a cycle, or on such a block."""
     needs: dict[str, set[str]] = {}
-    for address, current in iterate_current_objects(state.instances):
+    for address, current in state.list_current_objects():
         block = str(address.config_address)
         needs.setdefault(block, set()).update(current.dependencies)
     open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
-    needed_by: dict[str, list[str]] = {}
-    for block, block_needs in open_needs.items():
-        for need in block_needs:
-            needed_by.setdefault(need, []).append(block)
+    needed_by = index_owners(open_needs.items())
     # Blocks without open needs are processed repeatedly; the remaining ones wait for each other.
     ready = [block for block, block_needs in open_needs.items() if not block_needs]
     while ready:
@@ -170,7 +166,7 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
 def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]) -> Iterator[str]:
     """Yield contradictions for objects with the same id, and VMs with the same name or number."""
     ids: dict[Hashable, str] = {}
-    for address, current in iterate_current_objects(state.instances):
+    for address, current in state.list_current_objects():
         object_id = current.attributes.get("id")
         if isinstance(object_id, str) and object_id and address.type in types:
             first = ids.setdefault((address.type, object_id), str(address))
@@ -192,9 +188,7 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:
     """Build the inventory offered by the objects of a state."""
-    return build_inventory(
-        ((address, current.attributes) for address, current in iterate_current_objects(state.instances)), types
-    )
+    return build_inventory(((address, current.attributes) for address, current in state.list_current_objects()), types)
 
 
 def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
@@ -210,7 +204,7 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
-    for address, current in iterate_current_objects(state.instances):
+    for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue
@@ -273,9 +267,7 @@ def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tupl
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """Yield the machines without a valid layout for their VMs in unknown cells."""
-    by_site: dict[str, list[_StateVm]] = {}
-    for state_vm in vms:
-        by_site.setdefault(state_vm.demand.site_id, []).append(state_vm)
+    by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
         without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]
         uncertain_names = sorted({vm.placement.machine for vm in without_cells})

@@ -11,18 +11,17 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PluginRegistries
-from nexusform.json_data.plain_data import get_list
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.preparation.prior_state import iterate_current_objects
-from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout, find_sku
+from nexusform.planning.vm_planning.site_plans import SiteObject, SitePlan, build_site_layout, find_sku
 from nexusform.planning.vm_planning.vm_context import VmContext
-from nexusform.planning.vm_planning.vm_object import VmObject, replace_note_entry
+from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.site_inventory import OccupiedCapacity
-from nexusform.state.objects import State
+from nexusform.state.objects import EMPTY_INSTANCE, State, replace_note_entry
 
 Note: TypeAlias = Mapping[str, Any]
 
@@ -37,10 +36,8 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
             continue
         pools = index_pools(vms.prior_pools)
         for vm in vms.list_vms_to_forget():
-            offering_address = site.offering_addresses.get(vm.placement.machine)
-            if offering_address is not None:
-                sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
-                forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
+            sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
+            _add_occupied_capacity(forgotten, site, vm, sku)
     for offering_address, vms_to_record in forgotten.items():
         instance = by_text[offering_address]
         instance.private = _merge_vms_into_note(instance.private or instance.prior_note, vms_to_record)
@@ -50,7 +47,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
     """Return the state with the VMs of `removed` objects recorded in racks and machines."""
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
-        for address, current in iterate_current_objects(state.instances)
+        for address, current in state.list_current_objects()
     ]
     layout = build_site_layout(site_objects, registries, state.catalogue or "")
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
@@ -61,10 +58,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
         if site is None:
             continue
         for vm in kind.vms.list_existing_vms(site_object.attributes):
-            offering_address = site.offering_addresses.get(vm.placement.machine)
-            if offering_address is not None:
-                sku = find_sku(vm, None, layout.skus)
-                forgotten.setdefault(offering_address, []).append(_build_occupied_capacity(vm, sku))
+            _add_occupied_capacity(forgotten, site, vm, find_sku(vm, None, layout.skus))
     updated = dict(state.instances)
     for address, instance in state.instances.items():
         vms = forgotten.get(str(address))
@@ -76,9 +70,9 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
     """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there."""
-    instance = state.instances.get(address)
-    current = instance.current if instance is not None else None
-    if instance is None or current is None:
+    instance = state.instances.get(address, EMPTY_INSTANCE)
+    current = instance.current
+    if current is None:
         return None
     rows = get_list(current.private, FORGOTTEN_KEY)
     remaining_rows = [row for row in rows if row[1] != name]
@@ -90,14 +84,19 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
 
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
     """Yield the forgotten VMs recorded in a state, each with the address that records it."""
-    for address, current in iterate_current_objects(state.instances):
+    for address, current in state.list_current_objects():
         for row in get_list(current.private, FORGOTTEN_KEY):
             yield address, str(row[1])
 
 
-def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
-    """Return a VM as occupied capacity of its machine."""
-    return OccupiedCapacity(
+def _add_occupied_capacity(
+    capacities: dict[str, list[OccupiedCapacity]], site: SitePlan, vm: PlacedVm, sku: VmSku
+) -> None:
+    """Add a VM as occupied capacity to the address offering its machine; nothing if no address does."""
+    offering_address = site.offering_addresses.get(vm.placement.machine)
+    if offering_address is None:
+        return
+    capacity = OccupiedCapacity(
         vm.placement.machine,
         vm.name,
         sku.host_vcpus,
@@ -106,6 +105,7 @@ def _build_occupied_capacity(vm: PlacedVm, sku: VmSku) -> OccupiedCapacity:
         sku.numa_cells,
         tuple(vm.placement.cells),
     )
+    capacities.setdefault(offering_address, []).append(capacity)
 
 
 def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
@@ -113,6 +113,6 @@ def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> 
     new_entries = {(vm.machine, vm.name): vm for vm in vms}
     rows = [row for row in get_list(note, FORGOTTEN_KEY) if (row[0], row[1]) not in new_entries]
     return {
-        **(note or {}),
+        **get_mapping(note),
         FORGOTTEN_KEY: [*rows, *build_unmanaged_vms_note(list(new_entries.values()))[UNMANAGED_KEY]],
     }

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.preparation.prior_state import iterate_current_objects
-from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory
+from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory, index_sites_by_rack
 from nexusform.plans.plan import Action
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
 from nexusform.resources.address import Address
@@ -34,7 +33,7 @@ def find_recreated_machines(
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
-    objects = iterate_current_objects(blocks.prior.state.instances)
+    objects = blocks.prior.state.list_current_objects()
     recorded = ((address, current.attributes) for address, current in objects)
     before = build_inventory(recorded, types)
     # The address of the new resource for each re-created site, rack or machine.
@@ -56,7 +55,7 @@ def find_recreated_machines(
 
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
     """Yield the recorded resources with machines that this plan destroys, or that were found missing."""
-    for address, _ in iterate_current_objects(blocks.prior.state.instances):
+    for address, _ in blocks.prior.state.list_current_objects():
         kind = blocks.request.registries.resource_types.get(address.type)
         if kind is None or kind.add_to_inventory is None:
             continue
@@ -80,7 +79,7 @@ def _iterate_affected_machines(
     before: PlanInventory, causes: Mapping[tuple[str, ...], str]
 ) -> Iterator[tuple[str, str, str, Machine]]:
     """Yield the machines (site, name) on re-created resources, with the cause: their own resource, rack or site."""
-    site_of_rack = {rack.id: rack.site_id for rack in before.racks.values()}
+    site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
         if cause is None:
@@ -115,9 +114,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     """Record at every new machine the unmanaged VMs of the previous machine in its slot."""
     instances = blocks.instances.values()
     removed = [
-        instance
-        for instance in instances
-        if (instance.is_removed or instance.is_replaced) and _list_observed_unmanaged_vms(instance)
+        instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)
     ]
     if not removed:
         return

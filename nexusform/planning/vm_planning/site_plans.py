@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
+from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.plan_request import PlanRequest
@@ -115,12 +116,12 @@ class SitePlan(Struct):
     def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | NoFitReason:
         """Place a VM by the rule. A VM with `is_decided` location has it under every seed."""
         answer = self.scheduler.place(demand)
-        if isinstance(answer, tuple) and self.base is not None:
+        if not isinstance(answer, tuple):
+            self.record_failure(demand)
+        elif self.base is not None:
             handle, placement = answer
             operation = OccupyOperation(handle, demand.vm, demand.sku, placement)
             self.operations.append(operation if is_decided else PlaceOperation(handle, demand))
-        elif not isinstance(answer, tuple):
-            self.record_failure(demand)
         return answer
 
     def record_failure(self, demand: Demand) -> None:
@@ -172,10 +173,8 @@ def build_sites(
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
-    racks: dict[str, list[InventoryRack]] = {}
-    for rack in inventory.racks.values():
-        racks.setdefault(rack.site_id, []).append(rack)
-    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    racks = group_by(inventory.racks.values(), lambda rack: rack.site_id)
+    site_of_rack = index_sites_by_rack(inventory)
     # site -> address -> a machine with its own block
     offers_by_site: dict[str, dict[str, InventoryMachine]] = {}
     for address, offer in inventory.machines.items():
@@ -209,6 +208,15 @@ def build_sites(
             update_strategy=site.update_strategy,
         )
     return sites, clashes
+
+
+def index_sites_by_rack(inventory: PlanInventory) -> dict[str, str]:
+    """Return the id of the site of each rack by the id of the rack."""
+    return {rack.id: rack.site_id for rack in inventory.racks.values()}
+
+
+def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:
+    return {sku.name: sku for sku in inventory.skus.values()}
 
 
 def _close_machine_to_new_vms(machine: Machine, site_id: str, pending_actions: Container[str]) -> Machine:
@@ -363,8 +371,7 @@ def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dic
         span = request.configuration.settings.sku_catalogue_span
         problems.append(build_error("unknown-sku-catalogue", detail, span))
         sku_catalogue = CATALOGUES[NEWEST]
-    declared = {sku.name: sku for sku in inventory.skus.values()}
-    return {**sku_catalogue.vm_skus, **declared}, problems
+    return {**sku_catalogue.vm_skus, **_index_skus_by_name(inventory)}, problems
 
 
 def get_catalogue_version(request: PlanRequest) -> str:
@@ -385,8 +392,8 @@ def build_prior_context(
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
         elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
-    prior_skus = {sku.name: sku for sku in inventory.skus.values()}  # current figures of a declared SKU win
-    return ResourceTypeContext({**prior_skus, **skus}, clusters, lambda _resource_id: (frozenset(), frozenset()))
+    all_skus = {**_index_skus_by_name(inventory), **skus}  # current figures of a declared SKU win
+    return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
 def build_inventory(
@@ -403,7 +410,7 @@ def build_inventory(
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
     """Return the offered machines of sites, schedulable or not: site and name."""
-    site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
+    site_of_rack = index_sites_by_rack(inventory)
     rack_machines = {(rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines}
     own_machines = {(site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()}
     site_ids = inventory.list_site_ids()
@@ -445,7 +452,7 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
             kind.add_to_inventory(observed, str(site_object.address), inventory)
             add_recorded_vms(inventory, kind, site_object.attributes, site_object.note)
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
-    skus = {**catalogue_skus, **{sku.name: sku for sku in inventory.skus.values()}}
+    skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.
     context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
     for kind, site_object in known:

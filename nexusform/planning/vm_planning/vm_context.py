@@ -16,7 +16,6 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.preparation.prior_state import iterate_current_objects
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
@@ -81,13 +80,13 @@ class HintTargets:
             if not owner.placements.vms or owner is vms:
                 continue
             # A hard hint as it binds its target: with, or away from, the owner's VMs.
-            placements = [vm.placement for vm in owner.placements.vms.values()]
+            machines, racks = _collect_locations(owner)
             hint = Hint(
                 is_affinity=attributes["hint_type"] == "Affinity",
                 is_hard=True,
                 scope=HintScope(attributes["scope"]),
-                machines=frozenset(placement.machine for placement in placements),
-                racks=frozenset(placement.rack for placement in placements),
+                machines=machines,
+                racks=racks,
                 target=f"{owner.instance.address}, whose hint names it",
             )
             if is_single or not hint.is_affinity:
@@ -116,10 +115,7 @@ class HintTargets:
         """Return the names of machines and racks, or None if nothing has this id."""
         vms = self._objects.get(resource_id)
         if vms is not None:
-            placements = [vm.placement for vm in vms.placements.vms.values()]
-            return frozenset(placement.machine for placement in placements), frozenset(
-                placement.rack for placement in placements
-            )
+            return _collect_locations(vms)
         if resource_id in self._machines:
             machine, rack = self._machines[resource_id]
             return frozenset({machine}), frozenset({rack})
@@ -127,6 +123,13 @@ class HintTargets:
         if offer is not None:
             return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
         return None
+
+
+def _collect_locations(vms: VmObject) -> Targets:
+    """Return the names of the machines and racks of the VMs after the plan."""
+    placements = [vm.placement for vm in vms.placements.vms.values()]
+    machines = frozenset(placement.machine for placement in placements)
+    return machines, frozenset(placement.rack for placement in placements)
 
 
 def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -212,7 +215,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
         forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
         recorded = [
             (address, current.attributes)
-            for address, current in iterate_current_objects(blocks.prior.state.instances)
+            for address, current in blocks.prior.state.list_current_objects()
             if address not in forgotten
         ]
         return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))

@@ -21,6 +21,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
+from nexusform.state.objects import replace_note_entry
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.explanation import DecisionExplanation
@@ -93,7 +94,7 @@ class PriorVms(Struct, frozen=True):
 
 
 class RequestedVms(Struct, frozen=True):
-    """Requested VMs (`demand`: None while unknown), their `site`, and the resulting actions."""
+    """Requested VMs (`demand`: None while unknown or if removed), their `site`, and the resulting actions."""
 
     demand: VmDemand | None = None
     site: SitePlan | None = None
@@ -188,7 +189,8 @@ class VmObject(Struct):
 
     def get_trigger(self, key: VmKey) -> str:
         """Return the trigger of placing a VM, "" for an unchanged one."""
-        return self.request.actions.recreations.get(key) or self.request.actions.additions.get(key) or ""
+        actions = self.request.actions
+        return actions.recreations.get(key, actions.additions.get(key, ""))
 
     def get_prior_placement(self, key: VmKey) -> Placement:
         """Return the placement of a VM before the plan."""
@@ -200,7 +202,7 @@ class VmObject(Struct):
 
     def list_prior_names(self) -> list[str]:
         """Return all names of the VMs before the plan, including those without a machine."""
-        names = list(chain.from_iterable(vm.names for vm in self.prior.existing.values()))
+        names = list(self.existing_names)
         for record in self.prior.unplaced.values():
             names += [name for name in (record["name"], record.get("platform_name")) if name]
         return names
@@ -243,11 +245,13 @@ class VmObject(Struct):
         """Keep the VMs of an object outside the selection, except those without their machine."""
         self.keep_all_vms()
         losses = {}
+        stay = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
             if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
                 losses[key] = trigger
-        stay = [key for key in self.prior.existing if key not in losses]
+            else:
+                stay.append(key)
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=stay, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
@@ -326,19 +330,19 @@ def compute_vm_actions(
     is_upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
-        changed_trigger = find_changed_argument(prior, pool)
+        argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)
             if existing_vm is not None:
-                trigger = _find_recreation_trigger(existing_vm, situation, is_upgraded, changed_trigger)
+                trigger = _find_recreation_trigger(existing_vm, situation, argument_trigger)
                 if trigger:
                     actions.recreations[key] = trigger
                 else:
                     actions.unchanged.append(key)
             elif key in situation.unplaced:
-                _add_waiting_vm(actions, key, situation, is_upgraded, changed_trigger)
+                _add_waiting_vm(actions, key, situation, argument_trigger)
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
     return actions
@@ -356,11 +360,9 @@ def _add_action_for_missing_vm(
         actions.additions[key] = "scale_out" if prior else "new"
 
 
-def _add_waiting_vm(
-    actions: VmActions, key: VmKey, situation: VmSituation, is_upgraded: bool, changed_trigger: str
-) -> None:
+def _add_waiting_vm(actions: VmActions, key: VmKey, situation: VmSituation, argument_trigger: str) -> None:
     """Add a VM without a machine: still waiting, unless a trigger re-creates it."""
-    trigger = situation.common_trigger or (ROLLING if is_upgraded else changed_trigger)
+    trigger = situation.common_trigger or argument_trigger
     record = situation.unplaced[key]
     if not situation.healed_names.isdisjoint({record["name"], record.get("platform_name")}):
         trigger = HEAL
@@ -370,16 +372,13 @@ def _add_waiting_vm(
         actions.waiting.append(key)
 
 
-def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, is_upgraded: bool, changed_trigger: str) -> str:
+def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, argument_trigger: str) -> str:
     """Return the first applicable trigger to re-create an existing VM, "" for none."""
     if not situation.healed_names.isdisjoint(vm.names):
         return HEAL
     if situation.common_trigger:
         return situation.common_trigger
-    machine_trigger = situation.find_machine_trigger(vm.placement.machine)
-    if machine_trigger:
-        return machine_trigger
-    return ROLLING if is_upgraded else changed_trigger
+    return situation.find_machine_trigger(vm.placement.machine) or argument_trigger
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
@@ -422,15 +421,6 @@ def record_previous_machines(
         if name in present and name not in placed_names
     }
     return replace_note_entry(note, LEFT_KEY, {**remaining, **left_machines})
-
-
-def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
-    """Return a note with this entry last, without it if the value is empty; None for an empty note."""
-    entries = dict(get_mapping(note))  # state may have been edited
-    entries.pop(key, None)
-    if value:
-        entries[key] = value
-    return entries or None
 
 
 def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:

@@ -26,6 +26,7 @@ from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDeci
 from nexusform.planning.name_resolution.name_evaluation import Evaluation, build_resource_key
 from nexusform.planning.name_resolution.repetition import ResourceView
 from nexusform.planning.plan_request import PlanningStage
+from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning import vm_placement_steps
@@ -46,6 +47,7 @@ from nexusform.planning.vm_planning.vm_object import VmObject, record_previous_m
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.resources.graph import find_reachable
+from nexusform.schemas.block_schema import BlockSchema
 
 
 class PlannedVms(Struct, frozen=True):
@@ -162,8 +164,7 @@ class _VmPlanner:
         """Reserve the capacity of all prior VMs, then of unmanaged VMs."""
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
-            attributes = recorded.attributes if recorded is not None else None
-            self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, attributes)
+            self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, recorded)
         names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
         for site in self.context.sites.values():
             place_unmanaged_vms(site, names)
@@ -307,11 +308,11 @@ class _VmPlanner:
         instance, family = vms.instance, vms.instance.type.vms
         if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
             return {}
-        is_existing = instance.prior is not None and not _has_changed_argument(instance)
-        if is_existing and vms.is_unchanged and not self.blocks.inventory.skus:
-            return {}
         # The prior computed attributes; none for a new or replaced object.
         before = instance.before
+        is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
+        if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:
+            return {}
         if before is None or instance.is_replaced:
             prior_computed = {}
         else:
@@ -324,13 +325,11 @@ class _VmPlanner:
         )
 
 
-def _has_changed_argument(instance: Instance) -> bool:
+def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     """Return whether a configured argument differs from the prior object."""
-    schema = instance.type.schema
     computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
-    config = instance.config or {}
     arguments = {name: value for name, value in config.items() if value is not None or name not in computed_names}
-    return not has_equal_values(schema, arguments, instance.before or {})
+    return not has_equal_values(schema, arguments, before)
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
@@ -383,10 +382,7 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 
 def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
     """Return the objects and all their direct and indirect dependents."""
-    dependents: dict[str, list[Address]] = {}
-    for address in prior.instances:
-        for need in prior.get_dependencies(address):
-            dependents.setdefault(need, []).append(address)
+    dependents = index_owners((address, prior.get_dependencies(address)) for address in prior.instances)
 
     def find_dependents(address: Address) -> Iterator[Address]:
         for dependent in dependents.get(str(address.config_address), ()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -34,11 +33,12 @@ from nexusform.planning.vm_planning.vm_object import (
 from nexusform.plans.plan import Action
 from nexusform.scheduling.racks.rules import hints as hint_rule
 from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placement, VmName, VmSku
+from nexusform.state.objects import ObjectState
 
 
-def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:
+def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectState | None = None) -> VmObject:
     """Build the VM object of an instance with its prior VMs on their machines. Deposed objects use no capacity: every
-    plan removes their VMs. `recorded` are its attributes in state, which may differ from the observed ones.
+    plan removes their VMs. `recorded` is the object in state, which may differ from the observed one.
     """
     family = instance.type.vms
     assert family is not None
@@ -48,8 +48,8 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[st
     demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
     existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
     recorded_placements: dict[VmKey, Placement] = {}
-    if recorded is not None and recorded is not attributes:
-        recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded))
+    if recorded is not None and recorded.attributes is not attributes:
+        recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     site = context.sites.get(vms.prior.site_id)
     if demand is None or site is None:

@@ -204,11 +204,10 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
     pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
-    tables = plan.placement_tables
     return PlacementConfidenceSummary(
-        vms=sum(table.placed for table in tables),
-        exact_rack_counts=sum(table.racks_certain for table in tables),
-        exact_machines=sum(table.machines_certain for table in tables),
+        vms=plan.placed_vms,
+        exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
+        exact_machines=sum(table.machines_certain for table in plan.placement_tables),
         pods=len(pods),
         certain_pods=len(pods) - doubts.total(),
         doubts=dict(doubts.most_common()),

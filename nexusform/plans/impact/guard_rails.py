@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -20,6 +19,7 @@ from nexusform.plans.impact.object_effects import (
     count_substitutions,
     describe_lost_vms,
     format_effect_clauses,
+    format_kind_counts,
 )
 from nexusform.plans.maintenance import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Plan, is_fully_decided
@@ -108,19 +108,20 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     plan with errors are not checked, with a warning, except if the only error is VMs without machine.
     """
     limits = tuple(limits)
-    results: list[GuardRailResult] = []
     errors = {problem.id for problem in plan.errors}
     if limits and plan.errored and errors != {STRANDED}:
-        results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+        unknown = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
         names = format_list([format_limit(limit.name, limit.value) for limit in limits])
         text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
         warning = build_warning(NOT_CHECKED, text)
-        return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+        return replace(plan, guard_rails=tuple(unknown), diagnostics=(*plan.diagnostics, warning))
+    results: list[GuardRailResult] = []
     diagnostics: list[Diagnostic] = []
     for limit in limits:
-        breaches = [breach for breach in _measure_plan_for_limit(plan, limit) if _is_limit_broken(breach, limit)]
+        measurements = list(_measure_plan_for_limit(plan, limit))
+        breaches = [measurement for measurement in measurements if _is_limit_broken(measurement, limit)]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
-        results.append(_summarize_breaches(plan, limit, breaches))
+        results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
@@ -145,11 +146,12 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
 
-def _summarize_breaches(plan: Plan, limit: GuardRailLimit, breaches: Sequence[GuardRailMeasurement]) -> GuardRailResult:
+def _summarize_breaches(
+    limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement], breaches: Sequence[GuardRailMeasurement]
+) -> GuardRailResult:
     """Return the result of a limit: its value is the worst measured one."""
     rail = GUARD_RAILS[limit.name]
-    values = [measurement.value for measurement in _measure_plan_for_limit(plan, limit)]
-    known_values = [float(value) for value in values if value is not None]
+    known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
     worst = (min if rail.is_minimum else max)(known_values, default=None)
     if not breaches:
         return GuardRailResult(limit.name, limit.value, worst, PASSED)
@@ -184,7 +186,7 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     substitutions = count_substitutions(plan.placements)
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
-        subjects = format_list([format_count(count, get_kind_noun(kind)) for kind, count in substitutions.items()])
+        subjects = format_kind_counts(substitutions)
         clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
@@ -222,7 +224,7 @@ def has_unknown_capacity(plan: Plan) -> bool:
 
 def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
-    placed_count = sum(table.placed for table in plan.placement_tables)
+    placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
         return
     if not plan.samples:

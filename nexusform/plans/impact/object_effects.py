@@ -238,9 +238,13 @@ def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     by_kind: Counter[str] = Counter()
     for row in rows:
         by_kind[row.kind] += row.count
-    kinds = sorted(by_kind, key=get_kind_order)
-    subjects = [format_count(by_kind[kind], get_kind_noun(kind)) for kind in kinds]
-    return [f"{format_list(subjects)} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []
+    subjects = format_kind_counts(dict(sorted(by_kind.items(), key=lambda item: get_kind_order(item[0]))))
+    return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []
+
+
+def format_kind_counts(counts: Mapping[str, int]) -> str:
+    """Format numbers of objects by kind: `3 VMs and 2 pods`."""
+    return format_list(format_count(count, get_kind_noun(kind)) for kind, count in counts.items())
 
 
 def _format_object_count(row: EffectCount) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key, group_by
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list
 from nexusform.placements.vm_demands import PlacedVm
@@ -203,11 +203,8 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
         unchanged.update(_list_machine_of_each_vm(pool.unchanged))
         removed.update(_list_machine_of_each_vm(pool.removed))
         added.update(_list_machine_of_each_vm(pool.added))
-    machines: dict[str, list[SiteMachine]] = {}
-    for machine in site.machines:
-        machines.setdefault(machine.facts.rack, []).append(machine)
     racks = []
-    for rack, members in machines.items():
+    for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
         if not any(removed[name] or added[name] for name in names):
             continue

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
 
 # Key of the supplies in the note of a site.
@@ -210,14 +211,14 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
 
 def read_recorded_site_resources(note: Mapping[str, Any] | None) -> SiteResources | None:
     """Return the supplies recorded in the note of an object; None without them."""
-    document = (note or {}).get(SUPPLIES)
+    document = get_part(note, (SUPPLIES,))
     return None if document is None else convert(document, SiteResources)
 
 
 def count_nodes(
     pools: Iterable[tuple[VmDemand, PoolDemand]],
-    networks: Mapping[str, str] | None = None,
-    claims_by_cluster: Mapping[str, ClaimDemand] | None = None,
+    networks: Mapping[str, str] = MappingProxyType({}),
+    claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
     """Count the nodes of pools; `claims_by_cluster` are the claims of pods, by cluster id."""
     counts: Counter[str] = Counter()
@@ -226,10 +227,10 @@ def count_nodes(
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
         surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
-        claim = (claims_by_cluster or {}).get(owner.cluster_id)
+        claim = claims_by_cluster.get(owner.cluster_id)
         if claim is not None:
             claims[owner.cluster] = claim
-    return ClusterNodeCounts(counts, surge, networks or {}, claims)
+    return ClusterNodeCounts(counts, surge, networks, claims)
 
 
 def find_configured_node_network(attributes: Mapping[str, Any]) -> str:

@@ -138,7 +138,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     """Build an element of `resource_changes`; `show` includes sensitive values."""
     address = change.address
     document: dict[str, Any] = {"address": str(address)}
-    if change.previous_address is not None and change.previous_address != address:
+    if change.previous_address is not None:
         document["previous_address"] = str(change.previous_address)
     if address.module:
         document["module_address"] = format_module(address.module)

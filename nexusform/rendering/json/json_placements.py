@@ -15,7 +15,6 @@ from nexusform.plans.maintenance import EvacuatedVm, PlannedMachineAction, PoolN
 from nexusform.plans.plan import (
     Feasibility,
     LossEffect,
-    PlacementAction,
     PlacementChange,
     PlacementTable,
     Plan,
@@ -30,7 +29,7 @@ from nexusform.plans.site_capacity.occupancy import OutOfService, SiteSkuCapacit
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity, SiteResourceKind
 from nexusform.rendering.notation.json_values import drop_unknown_values
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
-from nexusform.rendering.report.placement_rows import ShownPlacements
+from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -38,13 +37,6 @@ from nexusform.scheduling.placement_decision import Rejection
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
     """Build one object per listed row."""
     return (_build_placement_change(row, detail) for row in select_placement_rows(plan, detail))
-
-
-def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
-    """Yield the rows for documents: kept rows only with `all`, observations always."""
-    for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
-            yield row
 
 
 def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> dict[str, Any]:

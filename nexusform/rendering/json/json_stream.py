@@ -105,9 +105,8 @@ _STREAM_REASONS: Final = {
 def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
     """Yield drift, planned changes, planned placements, both summaries and outputs."""
     yield from create_drift_events(plan, time)
-    for change in () if plan.mode is Mode.REFRESH_ONLY else plan.changes:
-        if change.action is not Action.NO_OP or change.previous_address or change.importing:
-            yield create_planned_change_event(change, time)
+    for change in () if plan.mode is Mode.REFRESH_ONLY else plan.reported_changes:
+        yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
             trigger = f" ({document['trigger']})" if document["trigger"] else ""
@@ -152,7 +151,7 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
 
 def create_planned_change_event(change: Change, time: str) -> Event:
     """Create the event of the planned change of one object."""
-    moved_from = change.previous_address if change.previous_address != change.address else None
+    moved_from = change.previous_address
     action = _STREAM_ACTIONS[change.action]
     if change.action is Action.NO_OP and change.importing:
         action = "import"

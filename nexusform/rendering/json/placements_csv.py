@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.plans.plan import Plan
-from nexusform.rendering.json.json_placements import select_placement_rows
-from nexusform.rendering.report.placement_rows import ShownPlacements
+from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.scheduling.placement_decision import ObjectLocation
 
 # Location columns of VMs, bindings and pods; other kinds may add more.

@@ -21,7 +21,6 @@ from nexusform.rendering.report.object_rows import (
     PlacementCounts,
     count_placements,
     create_schema_lookup,
-    is_reported,
     select_drift,
 )
 from nexusform.rendering.report.placement_rows import ShownPlacements
@@ -55,7 +54,7 @@ def build_stanzas(
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
-    for change in filter(is_reported, plan.changes):
+    for change in plan.reported_changes:
         counts = placement_counts.get(change.address, NO_PLACEMENTS)
         after = change.before if change.action is Action.FORGET else change.after
         marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)

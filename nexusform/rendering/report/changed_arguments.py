@@ -37,7 +37,7 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)
     texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
-    machines = frozenset(change.after.get("machines") or ())
+    machines = frozenset(get_mapping(change.after, "machines"))
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
     group_by,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import VM, get_kind_noun
+from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.impact.decision_figures import (
     INSUFFICIENT,
     SUFFICIENT,
@@ -36,6 +36,7 @@ from nexusform.plans.impact.object_effects import (
     count_effects,
     describe_lost_vms,
     format_effect_clauses,
+    format_kind_counts,
     select_rows_outside_upgrades,
 )
 from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
@@ -183,7 +184,7 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.count
-    subjects = format_list(format_count(count, get_kind_noun(kind)) for kind, count in totals.items())
+    subjects = format_kind_counts(totals)
     note = ""
     if effect is Effect.FORGOTTEN:
         note = f" ({select_word_form(totals.total(), 'it keeps', 'they keep')} running, unmanaged)"

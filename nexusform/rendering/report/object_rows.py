@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
@@ -72,7 +72,7 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
         placement_clauses[address] = tuple(clauses)
     rejected = set(plan.rejected)
     rows = []
-    for change in filter(is_reported, plan.changes):
+    for change in plan.reported_changes:
         row = _build_row(change, find_schema(change.address), placement_clauses.get(change.address, ()))
         if str(change.address) in rejected:
             row = replace(row, clauses=("rejected", *row.clauses))
@@ -92,12 +92,6 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
 
 
-def is_reported(change: Change) -> bool:
-    """Return whether the report contains the change: an action, an import or a move."""
-    is_moved = change.previous_address is not None and change.previous_address != change.address
-    return change.action is not Action.NO_OP or bool(change.importing) or is_moved
-
-
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     """Fold rows with the same symbol and clauses; every row is in one fold."""
     listed = list(rows)
@@ -106,12 +100,17 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     for fold in fold_addresses([row.address for row in listed], kinds):
         members = tuple(listed[position] for position in fold.members)
         first_row = members[0]
-        deposed = f" (deposed object {first_row.deposed})" if first_row.deposed else ""
         names = [row.name for row in members if row.name]
         text = format_names(names) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
-            ObjectFold(rows=members, symbol=first_row.symbol, label=f"{fold.text}{deposed}", name=text, clauses=clauses)
+            ObjectFold(
+                rows=members,
+                symbol=first_row.symbol,
+                label=plan_sentences.format_object_address(fold.text, first_row.deposed),
+                name=text,
+                clauses=clauses,
+            )
         )
     return _fold_across_blocks(folds)
 
@@ -205,7 +204,7 @@ def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterab
     hidden_names = {path[0] for path in sensitive if path}
     if () in sensitive:
         return {}
-    return {name: value for name, value in (attributes or {}).items() if name not in hidden_names}
+    return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
 
 
 def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -198,6 +198,13 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
     return [row for row in plan.placements if row.kind == VM and row.action in actions]
 
 
+def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
+    """Yield the rows to show: kept ones only with `all`, observations (kept, with a trigger) always."""
+    for row in plan.placements:
+        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
+            yield row
+
+
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return the total, then one summary per kind if there are several kinds."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
@@ -247,16 +254,14 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept, with a
-    trigger) are always shown, other kept rows with `all`. `location_formatter` formats the location of a single object.
+    """Return the pools that the plan changes, or all of them with `all`, in plan order. `location_formatter` formats
+    the location of a single object.
     """
     if detail is ShownPlacements.NONE:
         return ()
-    rows = plan.placements
-    if detail is not ShownPlacements.ALL:
-        rows = tuple(row for row in rows if row.action is not PlacementAction.KEEP or row.trigger)
     rows_by_pool = group_by(
-        rows, lambda row: _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool)
+        select_placement_rows(plan, detail),
+        lambda row: _build_pool_key(row.site_id, row.address, row.cluster, row.kind, row.pool),
     )
     tables = {
         _build_pool_key(table.site_id, table.address, table.cluster, VM, table.pool): table

@@ -117,8 +117,7 @@ class PlanReportData:
     @property
     def placed_vms(self) -> int:
         """The number of VMs with a new location."""
-        tables = self.plan.placement_tables if self.vm_detail is not ShownPlacements.NONE else ()
-        return sum(table.placed for table in tables)
+        return self.plan.placed_vms if self.vm_detail is not ShownPlacements.NONE else 0
 
     @cached_property
     def summaries(self) -> tuple[PlacementSummary, ...]:

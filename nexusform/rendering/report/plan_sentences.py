@@ -77,8 +77,12 @@ def format_headline_address(change: Change) -> str:
     """Return the address before the headline; a plain move starts with the old address."""
     if change.action is Action.NO_OP and change.previous_address is not None and not change.importing:
         return str(change.previous_address)
-    deposed = f" (deposed object {change.deposed})" if change.deposed else ""
-    return f"{change.address}{deposed}"
+    return format_object_address(change.address, change.deposed)
+
+
+def format_object_address(address: object, deposed: str) -> str:
+    """Return the address of an object as text, with the key of a deposed one."""
+    return f"{address} (deposed object {deposed})" if deposed else f"{address}"
 
 
 def build_change_comments(change: Change) -> tuple[str, ...]:

@@ -63,9 +63,7 @@ class SiteRow(Struct, frozen=True):
 
 
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
-    """Return a row per site, most changes first; none for a single site."""
-    if len(plan.sites) < 2:
-        return ()
+    """Return a row per site, most changes first."""
     effects: dict[str, Counter[Effect]] = {}
     for row in plan.placements:
         if row.kind == VM:

@@ -57,7 +57,7 @@ def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
 
 def is_upgrade_blocked(upgrade: Upgrade) -> bool:
     """Return whether the upgrade is known to stop halfway."""
-    return upgrade.is_rolling and (bool(upgrade.budgets) or any(pool.failed_batch for pool in upgrade.pools))
+    return upgrade.is_rolling and bool(upgrade.budgets or upgrade.blocked_pools)
 
 
 def format_upgrade_heading(upgrade: Upgrade) -> str:
@@ -103,9 +103,8 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    for pool in upgrade.pools:
-        if pool.failed_batch:
-            return f"stops at batch {pool.failed_batch} of {pool.pool}"
+    for pool in upgrade.blocked_pools:
+        return f"stops at batch {pool.failed_batch} of {pool.pool}"
     clauses = ["is blocked"] if upgrade.budgets else []
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
     if uncertain_pools:

@@ -78,9 +78,11 @@ class PlanTextOptions(Struct, frozen=True):
         return "apply -take-ownership" if self.take_ownership else "apply"
 
 
-def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions | None = None) -> str:
+_DEFAULT_OPTIONS: Final = PlanTextOptions()
+
+
+def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions = _DEFAULT_OPTIONS) -> str:
     """Render the whole text of a plan with a newline at the end. `sources` maps filenames to files."""
-    options = options or PlanTextOptions()
     if options.details or options.terraform:
         return _render_full_plan(plan, sources, options)
     before, after = render_around_errors(plan, sources, options)
@@ -379,14 +381,15 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     """Return a sentence about the certainty of all VMs."""
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
-    plan, tables = view.plan, view.plan.placement_tables
+    plan = view.plan
     if not view.placed_vms:
         return []
-    if is_fully_decided(tables):
+    if is_fully_decided(plan.placement_tables):
         return ["  Decided by nexusform and sent to the sites."]
     if not plan.samples:
         return ["  Predicted. Confidence not computed: no samples."]
-    racks, machines = sum(table.racks_certain for table in tables), sum(table.machines_certain for table in tables)
+    racks = sum(table.racks_certain for table in plan.placement_tables)
+    machines = sum(table.machines_certain for table in plan.placement_tables)
     text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
     text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
     text += f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""

@@ -15,6 +15,7 @@ from nexusform.rendering.notation.colours import (
     fill_to_width,
     wrap_hanging,
 )
+from nexusform.rendering.report.plan_sentences import format_object_address
 
 # Step -> (word while it runs, word when it is done).
 _STEP_WORDS: Final = {
@@ -36,8 +37,7 @@ def format_elapsed(seconds: float) -> str:
 
 
 def _format_name(step: StepEvent) -> str:
-    deposed = f" (deposed object {step.deposed})" if step.deposed else ""
-    return escape_control_characters(f"{step.address}{deposed}")
+    return escape_control_characters(format_object_address(step.address, step.deposed))
 
 
 def _append_id(text: str, object_id: str, width: int) -> str:
