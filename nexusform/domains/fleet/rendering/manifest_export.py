@@ -203,7 +203,7 @@ _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the parsed hub objects, namespaces first."""
     manifests = parse_manifests("yaml_body", str(attributes.get("yaml_body") or "")).manifests
-    for manifest in sorted(manifests, key=lambda manifest: manifest.kind != "Namespace"):
+    for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
         yield _render_yaml(manifest.body)
 
 
@@ -221,12 +221,12 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):
-            body[_convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
+            body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value is not None and value != []:
             is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
-            api_name = _convert_to_camel_case(name) + ("s" if is_plural else "")
+            api_name = convert_to_camel_case(name) + ("s" if is_plural else "")
             body[api_name] = _build_block(block, value)
     # An empty selector selects every cluster; the API requires its terms.
     if "clusterSelector" in body and not body["clusterSelector"]:
@@ -253,8 +253,8 @@ def _convert_value_to_kubernetes(name: str, value: Any) -> Any:
     return value
 
 
-def _convert_to_camel_case(name: str) -> str:
-    """Convert `max_unavailable` to `maxUnavailable`."""
+def convert_to_camel_case(name: str) -> str:
+    """Return the API name of an argument: `maxUnavailable` of `max_unavailable`."""
     first_word, *further_words = name.split("_")
     return first_word + "".join(word.capitalize() for word in further_words)
 

@@ -86,6 +86,11 @@ class Manifest(Struct, frozen=True):
         """Group, kind, namespace and name."""
         return self.group, self.kind, self.namespace, self.name
 
+    @property
+    def is_namespace(self) -> bool:
+        """Whether the object is a Namespace of the core API."""
+        return (self.group, self.kind) == ("", "Namespace")
+
     def find_position(self, *path: str | int) -> TextPosition:
         """Return the text position of the value at a path of the body, or of the nearest part above it."""
         return YamlDocument(self.body, self.position).find_position(*path)
@@ -184,7 +189,7 @@ def is_reserved_namespace(namespace: str) -> bool:
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
     """Return why a placement never selects an object; None if it may, given the hub's Services."""
-    namespace = manifest.name if (manifest.group, manifest.kind) == ("", "Namespace") else manifest.namespace
+    namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
     kind = (manifest.group, manifest.kind)
