@@ -160,6 +160,11 @@ class FleetMemberState(Struct):
     unnotified_placements: frozenset[str] = frozenset()
 
 
+def list_planned_members(members: Mapping[str, FleetMemberState]) -> list[Member]:
+    """Return the members after the plan."""
+    return [member.planned for member in members.values() if member.planned is not None]
+
+
 class MemberClusters(Struct, frozen=True):
     """Members as input of placements: labels by name, leaving members, and members with apply failures."""
 

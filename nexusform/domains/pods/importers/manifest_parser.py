@@ -82,6 +82,11 @@ class Manifest(Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     @property
+    def workload_key(self) -> str:
+        """Key of a workload: `<namespace>/<kind>/<name>`."""
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+    @property
     def identity(self) -> tuple[str, str, str, str]:
         """Group, kind, namespace and name."""
         return self.group, self.kind, self.namespace, self.name
@@ -185,6 +190,11 @@ def is_fleet_group(group: str) -> bool:
 def is_reserved_namespace(namespace: str) -> bool:
     """Return whether a namespace and its objects are never propagated."""
     return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
+
+
+def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """Return the Services among these manifests, by namespace and name."""
+    return {(item.namespace, item.name) for item in manifests if (item.group, item.kind) == ("", "Service")}
 
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
