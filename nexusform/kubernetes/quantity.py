@@ -151,8 +151,7 @@ def read_quantity(value: object) -> Quantity | None:
 
 def read_quantity_or_zero(value: object) -> Quantity:
     """Return the quantity of a value in a document; 0 if it is absent or invalid."""
-    quantity = parse_quantity(str(value))
-    return build_quantity(0) if isinstance(quantity, InvalidQuantity) else quantity
+    return read_quantity(value) or build_quantity(0)
 
 
 class _Number(Struct, frozen=True):

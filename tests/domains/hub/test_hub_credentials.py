@@ -77,6 +77,7 @@ def test_missing_kubeconfig_is_not_replaced_by_the_default(
     code, said = run_command("plan")
     assert code == 1
     assert "No kubeconfig named by KUBECONFIG exists." in said
+    assert 'data "fleet_hub" does not use the settings of provider "fleet"' in " ".join(said.split())
     monkeypatch.setenv("KUBECONFIG", f"gone:{tmp_path}/.kube/config")
     assert run_command("plan")[0] == 0
 

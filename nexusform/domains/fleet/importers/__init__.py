@@ -4,8 +4,8 @@
 PUBLIC = {
     "fleet_documents": "read_fleet_document",
     "fleet_export": (
-        "list_conditions is_deleting find_external_manager AZURE_MANAGER list_override_names read_placements "
-        "read_snapshot_objects ObservedPlacement"
+        "build_manifests list_conditions is_deleting find_external_manager AZURE_MANAGER list_override_names "
+        "read_placements read_snapshot_objects ObservedPlacement"
     ),
     "fleet_members": "read_member_health find_newest_heartbeat",
     "fleet_records": "FleetEviction FleetMember FleetOverride FleetPlacement RunRecord",

@@ -15,7 +15,7 @@ from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_export import READY, build_manifests
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import CHANGE_REASONS, build_removed_rows, explain_kept_bindings
-from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub, list_planned_members
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
@@ -502,7 +502,7 @@ def _find_ineffective_spread(
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
         return
-    members_after = [member.planned for member in members.values() if member.planned is not None]
+    members_after = list_planned_members(members)
     locations = {member.labels.get(_LOCATION) for member in members_after}
     is_one_location = len(locations) == 1 and None not in locations
     if len(members_after) > 1 and is_one_location:

@@ -25,14 +25,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.kubernetes.matching import Taint
-from nexusform.kubernetes.quantity import (
-    InvalidQuantity,
-    Quantity,
-    QuantityFormat,
-    build_cpu_quantity,
-    build_quantity,
-    parse_quantity,
-)
+from nexusform.kubernetes.quantity import Quantity, QuantityFormat, build_cpu_quantity, build_quantity, read_quantity
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
@@ -148,12 +141,8 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
 
 def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
     """Return the amounts by resource name, without invalid ones."""
-    amounts = {}
-    for name, text in texts.items():
-        amount = parse_quantity(text)
-        if not isinstance(amount, InvalidQuantity):
-            amounts[name] = amount
-    return amounts
+    amounts = {name: read_quantity(text) for name, text in texts.items()}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 class FleetMemberState(Struct):
@@ -169,6 +158,11 @@ class FleetMemberState(Struct):
     planned: Member | None = None
     is_rejoining: bool = False
     unnotified_placements: frozenset[str] = frozenset()
+
+
+def list_planned_members(members: Mapping[str, FleetMemberState]) -> list[Member]:
+    """Return the members after the plan."""
+    return [member.planned for member in members.values() if member.planned is not None]
 
 
 class MemberClusters(Struct, frozen=True):

@@ -32,9 +32,7 @@ Values = Mapping[str, Any]
 
 def read_prior_note(instance: Instance) -> Values:
     """Return the private note of an existing object from state; empty without one."""
-    if instance.prior is None or instance.prior.private is None:
-        return {}
-    return instance.prior.private
+    return instance.prior.note if instance.prior is not None else {}
 
 
 def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlacement | None:

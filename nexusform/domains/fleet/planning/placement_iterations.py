@@ -10,7 +10,12 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, FleetPodPredictor, build_member
+from nexusform.domains.fleet.planning.fleet_snapshot import (
+    FleetMemberState,
+    FleetPodPredictor,
+    build_member,
+    list_planned_members,
+)
 from nexusform.domains.fleet.planning.object_ownership import (
     DirectObjects,
     SharedObjects,
@@ -197,7 +202,7 @@ def _plan_until_stable(
 
 
 def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
-    return MemberList([member.planned for member in members.values() if member.planned is not None])
+    return MemberList(list_planned_members(members))
 
 
 def _run_scheduling_cycles_of_placement(

@@ -167,7 +167,7 @@ def read_applied_resources(
             objects[digest] = manifest
     snapshots = tuple(
         ResourceSnapshot(int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects))
-        for record in note.get(SNAPSHOTS) or ()
+        for record in get_list(note, SNAPSHOTS)
     )
     by_index: dict[int | None, ResourceSnapshot] = {snapshot.index: snapshot for snapshot in snapshots}
     by_cluster = get_mapping(note, _CONTENT)
@@ -180,11 +180,11 @@ def read_applied_resources(
         if record is not None:
             on_cluster[binding.cluster] = RenderedResources(
                 _select_objects(record["objects"], objects),
-                str(record.get("overrides") or ""),
-                str(record.get("failure") or ""),
+                get_text(record, "overrides"),
+                get_text(record, "failure"),
                 tuple(ObjectIdentity(*fields) for fields in get_list(record, "refused")),
                 tuple(record["picked"]) if "picked" in record else None,
-                str(record.get("said") or ""),
+                get_text(record, "said"),
             )
         elif snapshot is not None:
             on_cluster[binding.cluster] = RenderedResources(snapshot.objects)

@@ -73,7 +73,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
     """Return the selected namespace with a copy of the status; "" for none."""
     if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:
         return ""
-    return next((manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace"), "")
+    return next((manifest.name for manifest in placement.selection.manifests if manifest.is_namespace), "")
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:

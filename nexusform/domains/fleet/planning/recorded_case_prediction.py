@@ -17,6 +17,7 @@ from nexusform.domains.fleet.scheduling.scheduling_cycle import run_scheduling_c
 from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT
+from nexusform.json_data.plain_data import get_list
 from nexusform.kubernetes.matching import Taint
 
 
@@ -33,7 +34,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     previous = _read_placement(snapshot["placement"]) if snapshot.get("placement") else None
     last_snapshot = build_next_snapshot(None, previous.policy) if previous else None
     policy_snapshot = build_next_snapshot(last_snapshot, placement.policy)
-    bindings = tuple(_read_binding(item) for item in snapshot.get("bindings") or ())
+    bindings = tuple(_read_binding(item) for item in get_list(snapshot, "bindings"))
     is_fulfilled = bool(snapshot.get("fulfilled"))
     watched = WatchedPlacement(placement.name, placement.placement_type, is_fulfilled)
     is_edited = previous is None or policy_snapshot != last_snapshot

@@ -26,7 +26,12 @@ from nexusform.domains.fleet.planning.override_rendering import (
 )
 from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
 from nexusform.domains.fleet.scheduling.watcher import Trigger
-from nexusform.domains.pods.importers.manifest_parser import Manifest, find_selection_exclusion, is_reserved_namespace
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    find_selection_exclusion,
+    is_reserved_namespace,
+    list_services,
+)
 from nexusform.kubernetes.matching import is_selected
 
 _NAMESPACE: Final = ("", "Namespace")
@@ -48,7 +53,7 @@ class HubIndex:
     """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
-        services = {(item.namespace, item.name) for item in hub if (item.group, item.kind) == ("", "Service")}
+        services = list_services(hub)
         self._objects = [manifest for manifest in hub if find_selection_exclusion(manifest, services) is None]
 
     @cached_property

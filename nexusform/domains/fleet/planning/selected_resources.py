@@ -198,8 +198,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
         return _read_observed_resources(spec, selection, hub, note)
     if has_resource_record(note) or spec.is_new or spec.previous_configuration is None:
         return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
-    snapshots = (binding.resource_snapshot for binding in spec.prior_bindings)
-    indices = [index for index in snapshots if index is not None]
+    indices = _list_snapshot_indices(spec)
     if spec.is_external and not indices:
         return AppliedResources()
     digest_now = compute_fingerprint(selection.manifests)
@@ -212,6 +211,11 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
         objects = select_resources(spec.previous_configuration, hub.prior_object_index)
     on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
+
+
+def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
+    """Return the known resource snapshots of the prior bindings."""
+    return [binding.resource_snapshot for binding in spec.prior_bindings if binding.resource_snapshot is not None]
 
 
 def _read_observed_resources(
@@ -234,7 +238,7 @@ def _read_observed_resources(
     snapshots = tuple(observed_snapshots)
     if snapshots:
         return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
-    indices = [b.resource_snapshot for b in spec.prior_bindings if b.resource_snapshot is not None]
+    indices = _list_snapshot_indices(spec)
     if not indices:
         return AppliedResources()
     objects, digest = selection.manifests, digest_now

@@ -234,7 +234,7 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
     """Warn about a run that only deletes: a hub executes it and reports a failure. Source: seen on a running
     hub ("no scheduled or to-be-deleted bindings found").
     """
-    if context.plan.deletes and not any(stage.clusters for stage in context.plan.stages):
+    if context.plan.deletes and not context.plan.updated_clusters:
         text = (
             f"The run updates no cluster and only removes {format_list(context.plan.deletes, 4)}. The "
             "hub then reports Succeeded False, because no binding is left to check. This is not a "
@@ -247,11 +247,10 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
     """Return the clusters of a run with failing resources, and the causes."""
     failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
-    for stage in context.plan.stages:
-        for cluster in stage.clusters:
-            rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
-            if rendered is not None and rendered.failure:
-                failures[cluster] = rendered.failure
+    for cluster in context.plan.updated_clusters:
+        rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
+        if rendered is not None and rendered.failure:
+            failures[cluster] = rendered.failure
     return failures
 
 
@@ -259,7 +258,6 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
     """Return the clusters with apply failures of a run's resources, by configuration or from a hub's report."""
     if placement.spec.configuration.is_report_only:
         return frozenset()
-    in_run = frozenset(chain.from_iterable(stage.clusters for stage in context.plan.stages))
     observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
     failed = {
         binding.cluster
@@ -267,7 +265,8 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
         if binding.resource_snapshot == context.resource_snapshot
         and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
     }
-    return in_run & (failed | placement.selection.clusters.failing) - {*context.record.done}
+    unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
+    return unfinished & (failed | placement.selection.clusters.failing)
 
 
 def _build_run_context(
@@ -356,7 +355,7 @@ def _select_run_overrides(
     """Return the overrides of a run, and by cluster their positions."""
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     selection = placement.selection
-    for cluster in chain.from_iterable(stage.clusters for stage in plan.stages):
+    for cluster in plan.updated_clusters:
         labels = selection.clusters.labels[cluster]
         cluster_overrides = select_overrides(selection.overrides, snapshot.objects, labels)
         if cluster_overrides:
@@ -379,7 +378,7 @@ def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -
     )
     assert snapshot is not None, "a run with a missing snapshot does not start"
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
-    for cluster in chain.from_iterable(stage.clusters for stage in context.plan.stages):
+    for cluster in context.plan.updated_clusters:
         positions = (context.record.picked or {}).get(cluster, ())
         if positions not in renderers:
             cluster_overrides = tuple((context.record.overrides or ())[position] for position in positions)

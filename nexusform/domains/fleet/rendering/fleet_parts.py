@@ -88,9 +88,13 @@ class FleetMatrix(Struct, frozen=True):
         return self.cells.get((placement, cluster), MatrixCell())
 
 
+def _list_bindings(plan: Plan) -> list[PlacementChange]:
+    return [row for row in plan.placements if row.kind == BINDING]
+
+
 def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """Build the matrix of a plan's bindings, with the reasons for other clusters."""
-    bindings = [row for row in plan.placements if row.kind == BINDING]
+    bindings = _list_bindings(plan)
     cells = _build_cells(bindings, plan)
     changing = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
@@ -107,7 +111,7 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
 
 def render_fleet_part(plan: Plan) -> Part:
     """Render the section of bindings; None without any."""
-    bindings = [row for row in plan.placements if row.kind == BINDING]
+    bindings = _list_bindings(plan)
     if not bindings:
         return None
     matrix = build_fleet_matrix(plan)

@@ -4,7 +4,6 @@ the API in snake case, repeated ones in the singular; the schemas give the API n
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -16,6 +15,7 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
 from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
+from nexusform.domains.fleet.types.fleet_arguments import parse_json
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import get_list
@@ -163,7 +163,7 @@ def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping
     """Build a fleet object configured as blocks, or as a manifest with corrections."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
-    metadata = _omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
+    metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
     arguments = attributes
     if isinstance(manifest, str):
         arguments = read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
@@ -184,15 +184,15 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
     labels, taints = attributes.get("labels"), get_list(attributes, "taint")
     if not labels and not taints:
         return
-    metadata = _omit_empty({"name": attributes["name"], "labels": labels})
+    metadata = omit_empty({"name": attributes["name"], "labels": labels})
     document: dict[str, Any] = {"apiVersion": _MEMBER_API, "kind": "MemberCluster", "metadata": metadata}
     if taints:
         names = ("key", "value", "effect")
-        document["spec"] = {"taints": [_omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
+        document["spec"] = {"taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
     yield _render_yaml(document)
 
 
-def _omit_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+def omit_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with a value."""
     return {name: value for name, value in fields.items() if value}
 
@@ -203,7 +203,7 @@ _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the parsed hub objects, namespaces first."""
     manifests = parse_manifests("yaml_body", str(attributes.get("yaml_body") or "")).manifests
-    for manifest in sorted(manifests, key=lambda manifest: manifest.kind != "Namespace"):
+    for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
         yield _render_yaml(manifest.body)
 
 
@@ -221,12 +221,12 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):
-            body[_convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
+            body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value is not None and value != []:
             is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
-            api_name = _convert_to_camel_case(name) + ("s" if is_plural else "")
+            api_name = convert_to_camel_case(name) + ("s" if is_plural else "")
             body[api_name] = _build_block(block, value)
     # An empty selector selects every cluster; the API requires its terms.
     if "clusterSelector" in body and not body["clusterSelector"]:
@@ -245,16 +245,11 @@ def _convert_value_to_kubernetes(name: str, value: Any) -> Any:
     """Return a value as in Kubernetes: amounts as numbers, JSON parsed."""
     if name in _AMOUNT_ARGUMENTS and isinstance(value, str) and value.isdecimal():
         return int(value)
-    if name == "value" and isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
+    return parse_json(value) if name == "value" and isinstance(value, str) else value
 
 
-def _convert_to_camel_case(name: str) -> str:
-    """Convert `max_unavailable` to `maxUnavailable`."""
+def convert_to_camel_case(name: str) -> str:
+    """Return the API name of an argument: `maxUnavailable` of `max_unavailable`."""
     first_word, *further_words = name.split("_")
     return first_word + "".join(word.capitalize() for word in further_words)
 

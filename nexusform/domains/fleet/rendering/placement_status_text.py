@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, read_placement
+from nexusform.domains.fleet.rendering.manifest_export import omit_empty
 from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.placement_status import (
     TRUE,
@@ -50,7 +51,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
     document["selectedResources"] = [
-        _remove_empty_fields(asdict(selected_object)) for selected_object in placement.selected_objects
+        omit_empty(asdict(selected_object)) for selected_object in placement.selected_objects
     ]
     rows: list[tuple[int, str, str | None]] = [
         (0, "Name", configuration.name),
@@ -103,10 +104,6 @@ _SELECTOR: Final = RecordForm(
     "group kind version selectionScope=scope [name] [labelSelector=labels]",
     labelSelector=build_selector_document,
 )
-
-
-def _remove_empty_fields(resource: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in resource.items() if value}
 
 
 _CONDITION: Final = RecordForm(Condition, "message reason status type")

@@ -105,6 +105,11 @@ class BindingMasks(Struct, frozen=True):
     obsolete: Mask = 0
 
 
+def build_mask(positions: Iterable[int]) -> Mask:
+    """Return the set of these positions."""
+    return sum(1 << position for position in positions)
+
+
 def iterate_ascending(mask: Mask) -> Iterator[int]:
     """Yield the positions of a set in name order."""
     while mask:

@@ -35,7 +35,7 @@ from nexusform.domains.fleet.scheduling.properties import (
 from nexusform.domains.fleet.scheduling.rules import cluster_affinity, topology_spread
 from nexusform.domains.fleet.scheduling.scheduling_cycle import ScoredMember, filter_members, rank_members
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, is_requirement_met
-from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import Quantity, read_quantity
 from nexusform.scheduling.placement_decision import Rejection
 
 
@@ -433,8 +433,8 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
     if not isinstance(value, Quantity):
         return f"no property {name} (required: {requested})" if value is None else ""
     compare = COMPARISONS.get(requirement.operator)
-    bound = parse_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
-    if compare is None or bound is None or isinstance(bound, InvalidQuantity) or compare(value.nano, bound.nano):
+    bound = read_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
+    if compare is None or bound is None or compare(value.nano, bound.nano):
         return ""
     return f"{name} is {value} (required: {requested})"
 

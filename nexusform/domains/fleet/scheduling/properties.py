@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling.bindings import Member, PropertyRequirement
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity, read_quantity
 
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 TOTAL, ALLOCATABLE, AVAILABLE = "total", "allocatable", "available"
@@ -130,8 +130,8 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
     for requirement in requirements:
         if len(requirement.values) != 1 or requirement.operator not in COMPARISONS:
             continue
-        value = parse_quantity(requirement.values[0])
-        if not isinstance(value, InvalidQuantity):
+        value = read_quantity(requirement.values[0])
+        if value is not None:
             yield requirement.operator, value
 
 

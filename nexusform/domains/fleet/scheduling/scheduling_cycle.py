@@ -30,6 +30,7 @@ from nexusform.domains.fleet.scheduling.member_list import (
     BindingTable,
     Mask,
     MemberList,
+    build_mask,
     iterate_ascending,
     iterate_descending,
 )
@@ -94,7 +95,7 @@ def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tu
     members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
         members_by_score[score] = members_by_score.get(score, 0) | 1 << position
-    return tuple(sorted(members_by_score.items(), reverse=True)), sum(1 << position for position in failing)
+    return tuple(sorted(members_by_score.items(), reverse=True)), build_mask(failing)
 
 
 def _group_by_spread(
@@ -255,7 +256,7 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
             ineligible.append(decisions.build_ineligible_decision(name, reason))
         else:
             valid_positions.append(position)
-    targets = sum(1 << position for position in valid_positions)
+    targets = build_mask(valid_positions)
     picks = [ScoredMember(position, 0, 0) for position in valid_positions if not binding_table.current >> position & 1]
     result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
     if isinstance(result, CycleAbort):
@@ -324,7 +325,7 @@ def _pick_missing_clusters(
         return _CycleOutcome(abort=ranking)
     kept_groups = (binding_table.scheduled, binding_table.bound)
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
-    picked_members = sum(1 << scored.position for scored in picks)
+    picked_members = build_mask(scored.position for scored in picks)
     rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):

@@ -74,6 +74,11 @@ class StagedRunPlan(Struct, frozen=True):
     stages: tuple[UpdateStagePlan, ...]
     deletes: tuple[str, ...]
 
+    @property
+    def updated_clusters(self) -> list[str]:
+        """Clusters of all stages, in order."""
+        return [cluster for stage in self.stages for cluster in stage.clusters]
+
 
 class RunProblem(Struct, frozen=True):
     """Error that prevents the initialization of a run."""

@@ -105,7 +105,7 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
     if values is None:
         return None
     expressions = [
-        Requirement(_read_text(e, "key"), _read_text(e, "operator"), _read_texts(e, "values"))
+        Requirement(read_text(e, "key"), read_text(e, "operator"), _read_texts(e, "values"))
         for e in get_list(values, "match_expression")
     ]
     return build_label_selector(convert_text_map(get_mapping(values, "match_labels")), expressions)
@@ -120,10 +120,10 @@ def read_selector_term(values: Values) -> ClusterSelectorTerm:
         None
         if properties is None
         else tuple(
-            PropertyRequirement(_read_text(e, "name"), _read_text(e, "operator"), _read_texts(e, "values"))
+            PropertyRequirement(read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values"))
             for e in get_list(properties, "match_expression")
         ),
-        PropertySorter(_read_text(sorter, "name"), _read_text(sorter, "sort_order")) if sorter else None,
+        PropertySorter(read_text(sorter, "name"), read_text(sorter, "sort_order")) if sorter else None,
     )
 
 
@@ -131,10 +131,10 @@ def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, .
     """Return the resource_selector blocks of a placement."""
     return tuple(
         ObjectSelector(
-            group=_read_text(block, "group"),
-            version=_read_text(block, "version"),
-            kind=_read_text(block, "kind"),
-            name=_read_text(block, "name"),
+            group=read_text(block, "group"),
+            version=read_text(block, "version"),
+            kind=read_text(block, "kind"),
+            name=read_text(block, "name"),
             labels=read_label_selector(block.get("label_selector")),
             scope=block.get("selection_scope") or WITH_RESOURCES,
         )
@@ -144,7 +144,7 @@ def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, .
 
 def read_taints(blocks: Iterable[Values]) -> tuple[Taint, ...]:
     """Return the taint blocks of a member."""
-    return tuple(Taint(_read_text(b, "key"), _read_text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks)
+    return tuple(Taint(read_text(b, "key"), read_text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks)
 
 
 # --- policy and strategy -----------------------------------------------------------------------
@@ -171,16 +171,14 @@ def read_policy(values: Values | None) -> Policy | None:
         ),
         spread_constraints=tuple(
             TopologySpreadConstraint(
-                _read_text(c, "topology_key"),
+                read_text(c, "topology_key"),
                 1 if c.get("max_skew") is None else int(c["max_skew"]),
                 c.get("when_unsatisfiable") or "DoNotSchedule",
             )
             for c in get_list(values, "topology_spread_constraint")
         ),
         tolerations=tuple(
-            Toleration(
-                _read_text(t, "key"), t.get("operator") or "Equal", _read_text(t, "value"), _read_text(t, "effect")
-            )
+            Toleration(read_text(t, "key"), t.get("operator") or "Equal", read_text(t, "value"), read_text(t, "effect"))
             for t in get_list(values, "toleration")
         ),
     )
@@ -203,8 +201,8 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         force=bool(get_mapping(values, "server_side_apply_config").get("force")),
     )
     return FleetPlacement(
-        name=_read_text(attributes, "name"),
-        namespace=_read_text(attributes, "namespace"),
+        name=read_text(attributes, "name"),
+        namespace=read_text(attributes, "namespace"),
         policy=read_policy(arguments.get("policy")),
         selectors=read_resource_selectors(get_list(arguments, "resource_selector")),
         strategy=strategy.get("type") or ROLLING_UPDATE,
@@ -213,7 +211,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         revision_history_limit=int(arguments.get("revision_history_limit") or 10),
         status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
         propagation_policy=get_mapping(strategy, "delete_strategy").get("propagation_policy") or DELETE,
-        report_back_to=_read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
+        report_back_to=read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
         accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
     )
 
@@ -269,7 +267,8 @@ def _convert_to_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _read_text(values: Values, name: str) -> str:
+def read_text(values: Values, name: str) -> str:
+    """Return an argument as text; "" for null."""
     return _convert_to_text(values.get(name))
 
 

@@ -11,7 +11,11 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetEviction, FleetObject
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_disruption_budget
-from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_integer_or_percentage
+from nexusform.domains.fleet.types.fleet_arguments import (
+    check_integers_or_percentages,
+    read_integer_or_percentage,
+    read_text,
+)
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import MANIFEST, PLACEMENT_NAME, make_text
 from nexusform.schemas.block_schema import BlockSchema, OnChange
@@ -27,9 +31,7 @@ _EVICTION_SPEC: Final = BlockSchema(
 def read_eviction(attributes: Values, arguments: Values) -> FleetEviction:
     """Return the eviction."""
     return FleetEviction(
-        str(attributes.get("name") or ""),
-        str(arguments.get("placement_name") or ""),
-        str(arguments.get("cluster_name") or ""),
+        read_text(attributes, "name"), read_text(arguments, "placement_name"), read_text(arguments, "cluster_name")
     )
 
 
@@ -56,7 +58,7 @@ _BUDGET_SPEC: Final = BlockSchema(
 def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
     amounts = (read_integer_or_percentage(arguments.get(name), None) for name in _BUDGET_AMOUNTS)
-    return FleetDisruptionBudget(str(attributes.get("name") or ""), PlacementDisruptionBudget(*amounts))
+    return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(*amounts))
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:

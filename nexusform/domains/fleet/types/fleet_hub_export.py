@@ -53,7 +53,7 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     make_file_arguments,
     read_files,
 )
-from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, list_services
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings
 from nexusform.json_data.record_forms import RecordForm
@@ -193,7 +193,7 @@ def build_hub_attributes(
 
 def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
     """Return the user-created objects without server fields, also those only in the latest resource snapshots."""
-    services = {(item.namespace, item.name) for item in manifests if (item.group, item.kind) == ("", "Service")}
+    services = list_services(manifests)
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()

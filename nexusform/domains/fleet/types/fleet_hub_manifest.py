@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_records import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.types.fleet_arguments import build_line_problems
+from nexusform.domains.fleet.types.fleet_arguments import build_line_problems, read_text
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER,
     FORCE_CONFLICTS,
@@ -167,7 +167,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
     if not isinstance(attributes.get("yaml_body"), str):
         return ""
     names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _read_manifests(attributes).manifests]
-    text = "\n".join([str(attributes.get("cluster_id") or ""), *sorted(names)])
+    text = "\n".join([read_text(attributes, "cluster_id"), *sorted(names)])
     return sha256(text.encode()).hexdigest()[:16]
 
 
@@ -236,7 +236,7 @@ def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
     version = attributes.get(_VERSION)
     if version is not None:
         manifests = tuple(replace(item, body={**item.body, _VERSION: version}) for item in manifests)
-    return HubObjects(manifests, str(attributes.get("cluster_id") or ""))
+    return HubObjects(manifests, read_text(attributes, "cluster_id"))
 
 
 FLEET_HUB_MANIFEST: Final = ResourceType(

@@ -13,6 +13,7 @@ from nexusform.domains.fleet.types.fleet_arguments import (
     build_problems,
     convert_text_map,
     read_taints,
+    read_text,
     remove_unknown_part_problems,
 )
 from nexusform.domains.fleet.types.fleet_kinds import CONFLICT, Values, remove_unknown_values
@@ -107,7 +108,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     """Return the configured member."""
-    name = str(attributes.get("name") or "")
+    name = read_text(attributes, "name")
     azure = {label: attributes.get(argument) for argument, label in _AZURE.items()}
     labels = convert_text_map(get_mapping(attributes, "labels")) | _remove_nulls(azure) | {MEMBER_LABEL: name}
     cost = get_mapping(attributes, "cost")

@@ -8,7 +8,12 @@ from typing import Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetObject, FleetOverride, JsonPatch, OverrideRule
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_selector
-from nexusform.domains.fleet.types.fleet_arguments import parse_json, read_label_selector, read_resource_selectors
+from nexusform.domains.fleet.types.fleet_arguments import (
+    parse_json,
+    read_label_selector,
+    read_resource_selectors,
+    read_text,
+)
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER_TERM,
@@ -84,8 +89,8 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
 
     def read_override(attributes: Values, arguments: Values) -> FleetOverride:
         return FleetOverride(
-            name=str(attributes.get("name") or ""),
-            namespace=str(attributes.get("namespace") or "") if is_namespaced else "",
+            name=read_text(attributes, "name"),
+            namespace=read_text(attributes, "namespace") if is_namespaced else "",
             placement=_build_placement_key(attributes, get_mapping(arguments, "placement")),
             selectors=read_resource_selectors(get_list(arguments, selector)),
             rules=tuple(_read_override_rules(get_list(arguments, "policy", "override_rule"))),
@@ -114,7 +119,7 @@ def _read_override_rules(blocks: Iterable[Values]) -> Iterator[OverrideRule]:
             terms = get_list(cluster_selector, "cluster_selector_term")
             clusters = tuple(read_label_selector(term.get("label_selector")) for term in terms)
         patches = tuple(
-            JsonPatch(str(p.get("op") or ""), str(p.get("path") or ""), parse_json(p.get("value")))
+            JsonPatch(read_text(p, "op"), read_text(p, "path"), parse_json(p.get("value")))
             for p in get_list(block, "json_patch_override")
         )
         yield OverrideRule(clusters, patches, delete=block.get("override_type") == "Delete")
@@ -192,7 +197,7 @@ def _explain_forbidden_path(path: str) -> str:
 
 def _check_patch(patch: Values, patch_path: Path) -> Iterator[Problem]:
     """Yield the problems of one JSON patch operation."""
-    path = str(patch.get("path") or "")
+    path = read_text(patch, "path")
     reason = _explain_forbidden_path(path)
     if reason:
         yield build_error((*patch_path, "path"), f"invalid JSONPatchOverride {path}: {reason}")

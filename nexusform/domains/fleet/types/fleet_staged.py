@@ -22,6 +22,7 @@ from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
     read_integer_or_percentage,
     read_label_selector,
+    read_text,
 )
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
@@ -68,13 +69,13 @@ def _build_run_spec(strategy: str) -> BlockSchema:
 def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
     approvals = attributes.get("approvals") or ()
     return FleetUpdateRun(
-        name=str(attributes.get("name") or ""),
-        placement=str(arguments.get("placement_name") or ""),
-        strategy=str(arguments.get("staged_rollout_strategy_name") or ""),
+        name=read_text(attributes, "name"),
+        placement=read_text(arguments, "placement_name"),
+        strategy=read_text(arguments, "staged_rollout_strategy_name"),
         resource_index=parse_index(arguments.get("resource_snapshot_index")),
         state=RunState(arguments.get("state") or RunState.INITIALIZE),
         approvals=frozenset(name for name in approvals if isinstance(name, str)),
-        namespace=str(attributes.get("namespace") or ""),
+        namespace=read_text(attributes, "namespace"),
     )
 
 
@@ -116,10 +117,10 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
     document = fleet.read_document(attributes)
     argument_value = attributes.get("approved")
     return FleetApprovalRequest(
-        name=str(attributes.get("name") or ""),
-        namespace=str(attributes.get("namespace") or ""),
-        run=str(arguments.get("parent_stage_rollout") or ""),
-        stage=str(arguments.get("target_stage") or ""),
+        name=read_text(attributes, "name"),
+        namespace=read_text(attributes, "namespace"),
+        run=read_text(arguments, "parent_stage_rollout"),
+        stage=read_text(arguments, "target_stage"),
         is_approved=argument_value
         if isinstance(argument_value, bool)
         else document is None or document.has_condition("Approved"),
@@ -186,7 +187,7 @@ _STRATEGY_SPEC: Final = BlockSchema(
 def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy:
     stages = tuple(
         Stage(
-            name=str(block.get("name") or ""),
+            name=read_text(block, "name"),
             label_selector=read_label_selector(block.get("label_selector")),
             sorting_label_key=block.get("sorting_label_key"),
             max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntegerOrPercent(1)),
@@ -195,8 +196,8 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
         )
         for block in get_list(arguments, "stage")
     )
-    namespace = str(attributes.get("namespace") or "")
-    return FleetUpdateStrategy(str(attributes.get("name") or ""), stages, namespace)
+    namespace = read_text(attributes, "namespace")
+    return FleetUpdateStrategy(read_text(attributes, "name"), stages, namespace)
 
 
 def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
@@ -204,7 +205,7 @@ def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
     for block in blocks:
         # An invalid duration gives a message instead of a number; the check of the strategy reports it.
         seconds = parse_duration(block["wait_time"]) if block.get("wait_time") is not None else None
-        tasks.append(UpdateStageTask(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
+        tasks.append(UpdateStageTask(read_text(block, "type"), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)
 
 

@@ -7,7 +7,7 @@ from itertools import chain, product
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, select_errors, suggest_name
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
@@ -62,7 +62,7 @@ def explain_placements(
         unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
         text = f'The fleet has no member cluster "{name}".{suggestion}' + (f" {unknown_nodes}" if unknown_nodes else "")
         return [], [build_error("no-such-object", text)]
-    return _build_reasons(result, placements, member_list, [name]), _list_errors(result)
+    return _build_reasons(result, placements, member_list, [name]), select_errors(result.diagnostics)
 
 
 def explain_member(
@@ -74,17 +74,13 @@ def explain_member(
     fleet = find_planned_fleet(result)
     if fleet is None or not names:
         return None
-    errors = _list_errors(result)
+    errors = select_errors(result.diagnostics)
     placements = fleet.outcome.placements.values()
     if not placements and not errors:
         text = f"No placement selects {', '.join(names)}: the configuration has none."
         errors.append(build_error("nothing-to-explain", text))
     member_list = fleet.outcome.member_list
     return _build_reasons(result, placements, member_list, names), errors
-
-
-def _list_errors(result: PlanResult) -> list[Diagnostic]:
-    return [diagnostic for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR]
 
 
 def _build_reasons(
@@ -116,7 +112,7 @@ def explain_pods(
     """Explain the pods of this name at an address ("": the only one); None without pods. A prefix selects one
     cluster or workload, as in plans (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
-    errors = _list_errors(result)
+    errors = select_errors(result.diagnostics)
     pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
     rows = [row for row in pod_rows if row.target]
     rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_hub_location
+from nexusform.domains.hub.api.hub_client import CONTEXT, KUBECONFIG, HubClient, HubProblem, resolve_hub_location
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind, build_version_path
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
@@ -26,6 +26,10 @@ _MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
 _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
 _UNSELECTABLE_KINDS: Final = frozenset({"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"})
 _FLEET_SUFFIX: Final = "kubernetes-fleet.io"
+_SETTINGS_ADVICE: Final = (
+    f'data "fleet_hub" does not use the settings of provider "fleet": write kubeconfig and context in both, or set '
+    f"{KUBECONFIG} and {CONTEXT}."
+)
 _SECRET_FIELDS: Final = ("data", "stringData")
 ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
@@ -36,7 +40,7 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     those of configured placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
     """
     try:
-        with closing(HubClient(resolve_hub_location(arguments, trust))) as hub:
+        with closing(_open_hub(arguments, trust)) as hub:
             scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), {})
             items = _read_objects(hub, scope)
             selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
@@ -57,6 +61,17 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
             "unlisted": sorted(set(selected.forbidden)),
         }
     )
+
+
+def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient:
+    """Return the client of the hub of a data source. Raises HubProblem."""
+    location = resolve_hub_location(arguments, trust)
+    try:
+        return HubClient(location)
+    except HubProblem as problem:
+        if location.kubeconfig:
+            raise
+        raise HubProblem(f"{problem} {_SETTINGS_ADVICE}") from None
 
 
 def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
@@ -143,7 +158,7 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
         if api_error.status == 404:
             detail = (
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
-                "Name the context of the hub."
+                f"Name the context of the hub. {_SETTINGS_ADVICE}"
             )
         elif api_error.kind is ApiErrorKind.UNAUTHENTICATED:
             detail = f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."

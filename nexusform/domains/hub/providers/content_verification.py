@@ -14,7 +14,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_export import is_deleting, read_snapshot_objects
+from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import RunRecord
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
@@ -38,7 +38,7 @@ from nexusform.domains.hub.providers.hub_wait import (
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
 from nexusform.domains.hub.providers.prediction_verification import VerificationResult
-from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_manifests, get_labels, get_name
+from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, get_labels, get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, list_mappings

@@ -16,13 +16,13 @@ from nexusform.domains.fleet.importers.fleet_documents import read_fleet_documen
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.foreign_field_merge import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
+from nexusform.domains.fleet.rendering.manifest_export import convert_to_camel_case
 from nexusform.domains.hub.providers.hub_bodies import (
     KINDS_BY_TYPE,
     MANIFEST_TYPE,
     MEMBER_TYPE,
     PLACEMENT_TYPES,
     HubObject,
-    convert_to_camel_case,
     get_spec_schema,
 )
 from nexusform.domains.hub.providers.object_access import get_uid, list_applied_fields, list_managed_fields

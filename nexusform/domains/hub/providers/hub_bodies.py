@@ -16,7 +16,7 @@ from msgspec import Struct
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
-from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies
+from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies, convert_to_camel_case
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings, list_objects
@@ -54,6 +54,11 @@ class HubObject(Struct, frozen=True):
         metadata = get_mapping(self.body, "metadata")
         group = get_text(self.body, "apiVersion").rpartition("/")[0]
         return (group, str(self.body.get("kind")), get_text(metadata, "namespace"), str(metadata.get("name")))
+
+    @property
+    def is_namespace(self) -> bool:
+        """Whether the object is a Namespace of the core API."""
+        return self.identity[:2] == ("", "Namespace")
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
@@ -236,12 +241,6 @@ def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dic
     if derive is None:
         return dict(attributes)
     return {**attributes, **derive(attributes)}
-
-
-def convert_to_camel_case(name: str) -> str:
-    """Return the API name of an argument; repeated blocks are plural there."""
-    first_word, *further_words = name.split("_")
-    return first_word + "".join(word.capitalize() for word in further_words)
 
 
 def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -228,7 +228,7 @@ class HubDryRun:
 
     def _record_new_kinds(self, hub_object: HubObject) -> None:
         metadata = get_mapping(hub_object.body, "metadata")
-        if hub_object.body.get("kind") == "Namespace":
+        if hub_object.is_namespace:
             self._new_namespaces.add(str(metadata.get("name")))
         elif hub_object.body.get("kind") == "CustomResourceDefinition":
             self._new_groups.add(str(get_mapping(hub_object.body, "spec").get("group")))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_export import is_deleting
+from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, get_namespaced_name
@@ -62,7 +62,6 @@ from nexusform.domains.hub.providers.object_access import (
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
 from nexusform.domains.hub.providers.rollout_progress import (
     ObservedPlacementObjects,
-    build_manifests,
     build_observed_bindings,
     build_placement_manifests,
     check_placement_progress,

@@ -352,17 +352,11 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
 def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
     """Return a placement with its hub-created objects; None if it does not exist."""
     placement = hub.get(KINDS[kind].build_path(name, namespace))
-    if placement is None:
-        return None
-    if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, ())  # no objects yet
-    return _read_all_objects(hub, placement, kind, namespace, name)
+    return None if placement is None else _read_all_objects(hub, placement, kind, namespace, name)
 
 
 def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
     """Return a placement with its bindings only, if that is enough: one request instead of three."""
-    if not has_been_scheduled(placement):
-        return ObservedPlacementObjects(placement, ())
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
         bindings = list_created_objects(hub, list_created_kinds(kind)[0], *get_namespaced_name(placement))
@@ -382,6 +376,9 @@ def _is_status_sufficient(placement: Values, planned: Values) -> bool:
 def _read_all_objects(
     hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
 ) -> ObservedPlacementObjects:
+    """Return a placement with its hub-created objects; before it is scheduled it has none."""
+    if not has_been_scheduled(placement):
+        return ObservedPlacementObjects(placement, ())
     bindings, policies, snapshots = (
         list_created_objects(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
     )

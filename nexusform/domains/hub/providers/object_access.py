@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_export import find_external_manager, list_conditions
@@ -84,11 +85,9 @@ def list_in_namespaces(
     if not kind.is_namespaced:
         return hub.list_objects(kind.collection, **query)
     if len(collections) > 1:
-        try:
-            return hub.list_objects(kind.collection, **query)
-        except ApiError as api_error:
-            if api_error.kind is not ApiErrorKind.PERMISSION:
-                raise
+        bodies = list_objects_if_permitted(partial(hub.list_objects, kind.collection, **query))
+        if bodies is not None:
+            return bodies
     return [body for collection in collections for body in hub.list_objects(collection, **query)]
 
 

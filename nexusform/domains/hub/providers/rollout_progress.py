@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedPlacement,
+    build_manifests,
     is_deleting,
     list_conditions,
     read_placements,
@@ -29,7 +30,7 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
 )
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
 from nexusform.domains.hub.providers.object_access import list_finalizers
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
@@ -106,12 +107,7 @@ def get_target_cluster(binding: Body) -> str:
     return str(get_mapping(binding, "spec").get("targetCluster"))
 
 
-def build_manifests(bodies: Iterable[Body]) -> list[Manifest]:
-    """Return objects as manifests, without the malformed ones."""
-    return [manifest for manifest in map(build_manifest, bodies) if manifest is not None]
-
-
-def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> list[Manifest]:
+def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> tuple[Manifest, ...]:
     """Return the objects of a placement as manifests, like an export."""
     created = (*placement_objects.bindings, *placement_objects.policies, *placement_objects.snapshots)
     return build_manifests([placement_objects.placement, *created])

@@ -251,7 +251,7 @@ class HubStepWriter(Struct, frozen=True):
                 raise
             self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
-            if body is None and hub_object.body.get("kind") == "Namespace":
+            if body is None and hub_object.is_namespace:
                 new_namespaces.add(str(metadata.get("name")))
         return results
 

@@ -133,7 +133,7 @@ def _read_placements(
             ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
             current.attributes,
             str(address),
-            private_note=current.private or {},
+            private_note=current.note,
         )
         for address, current in objects
     ]

@@ -100,11 +100,10 @@ class _ApplianceClaimReader(Struct, frozen=True):
             if "ephemeral" not in volume:
                 continue
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
-            key = f"{manifest.namespace}/{manifest.kind}/{manifest.name}"
             if self.is_on_appliance(claim):
                 appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self._get_default_binding())
-                for number in range(pod_counts.get(key, 0)):
-                    yield f"{key}-{number}-{volume.get_text('name')}", appliance_claim
+                for number in range(pod_counts.get(manifest.workload_key, 0)):
+                    yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
 
     def list_template_claims(self, manifest: Manifest, spec: Fields) -> Iterator[tuple[str, ApplianceClaim]]:
         """Yield the claims of a StatefulSet, one per template and pod."""

@@ -26,7 +26,9 @@ from nexusform.domains.pods.importers.live_workloads import (
     LIVE_KINDS,
     LiveWorkload,
     build_live_workload,
+    get_controller_reference,
     reduce_live_workload,
+    select_present_fields,
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.pod_conditions import (
@@ -37,7 +39,7 @@ from nexusform.domains.pods.importers.pod_conditions import (
 )
 from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
-from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import read_quantity_or_zero
 from nexusform.scheduling.kubelet import NodeSize
@@ -267,10 +269,6 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
         return []
 
 
-def _select_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: values[name] for name in names if values.get(name) is not None}
-
-
 def _keep_needed_node_fields(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # The size in bytes of each image of a node by all its names.
@@ -278,12 +276,12 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
     sizes: dict[str, int] = {}
     for image in list_mappings(images):
         size = image.get("sizeBytes")
-        for name in image.get("names") or ():
+        for name in get_list(image, "names"):
             sizes[str(name)] = size if isinstance(size, int) else 0
     return {
         "labels": get_mapping(metadata, "labels"),
-        **_select_fields(spec, ("providerID", "taints", "unschedulable")),
-        **_select_fields(status, ("capacity", "allocatable")),
+        **select_present_fields(spec, ("providerID", "taints", "unschedulable")),
+        **select_present_fields(status, ("capacity", "allocatable")),
         "images": sizes,
         "version": str(get_value_at_path(status, "nodeInfo", "kubeletVersion") or ""),
         **{name: value for name, value in reduce_node_condition(body).items() if value},
@@ -292,40 +290,39 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
 
 def _keep_needed_object_fields(body: _Object) -> _Object:
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
-    metadata = _select_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
+    metadata = select_present_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
-        annotations = _select_fields(get_mapping(full_metadata, "annotations"), _KEPT_CLAIM_ANNOTATIONS)
+        annotations = select_present_fields(get_mapping(full_metadata, "annotations"), _KEPT_CLAIM_ANNOTATIONS)
         metadata |= {"annotations": annotations} if annotations else {}
         if any(owner.get("kind") == "Pod" for owner in list_mappings(full_metadata, "ownerReferences")):
             metadata |= {"ownerReferences": [{"kind": "Pod"}]}
-    status = _select_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
+    status = select_present_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
-    reduced = {**identity, "metadata": metadata, **_select_fields(body, _KEPT_FIELDS[kind])}
+    reduced = {**identity, "metadata": metadata, **select_present_fields(body, _KEPT_FIELDS[kind])}
     return {**reduced, "status": status} if status else reduced
 
 
 def _reduce_pod(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
-    owners = [owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")]
     containers: dict[str, list[_Object]] = {}
     is_resized = False
     for section in CONTAINERS:
         allocated = apply_allocated_requests(body, section)
-        containers[section] = [_select_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
+        containers[section] = [select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
         is_resized = is_resized or allocated != spec.get(section)
     if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     return {
         "labels": get_mapping(metadata, "labels"),
-        "owner": _select_fields(owners[0], ("kind", "name")) if owners else {},
+        "owner": select_present_fields(get_controller_reference(metadata), ("kind", "name")),
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
         "promised": not get_value_at_path(body, "spec", "nodeName"),
         **({"resized": True} if is_resized else {}),
-        **_select_fields(status, ("startTime",)),
+        **select_present_fields(status, ("startTime",)),
         **({"claims": names} if (names := find_claim_names(body)) else {}),
         "condition": reduce_pod_condition(body),
-        "spec": {**_select_fields(spec, _POD_FIELDS), **containers},
+        "spec": {**select_present_fields(spec, _POD_FIELDS), **containers},
     }
 
 
@@ -337,7 +334,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     except msgspec.DecodeError:
         return KubectlSnapshot()
     nodes = [_build_node(name, body) for name, body in data["nodes"]]
-    bodies = data.get("objects") or []
+    bodies = get_list(data, "objects")
     objects = tuple(_build_observed_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
@@ -360,10 +357,10 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         pods=tuple(pods),
         nominated_pods=tuple(nominated_pods),
         waiting_pods=tuple(waiting_pods),
-        workloads={body["key"]: build_live_workload(body) for body in data.get("workloads") or ()},
+        workloads={body["key"]: build_live_workload(body) for body in get_list(data, "workloads")},
         has_pods=bool(data["pods"]),
-        duplicate_nodes=tuple(data.get("duplicates") or ()),
-        unread_kinds=tuple(data.get("unread") or ()),
+        duplicate_nodes=tuple(get_list(data, "duplicates")),
+        unread_kinds=tuple(get_list(data, "unread")),
         objects=objects,
         missing_kinds=missing_kinds,
         version=max((node.version for node in nodes), default=()) or parse_version(get_text(data, "version")),
@@ -470,7 +467,7 @@ def _build_pod(
             parse_containers(root.get_mapping("spec")),
         ),
         condition=PodCondition(**body["condition"]) if body.get("condition") else None,
-        devices=list_allocated_claims((f"{namespace}/{name}" for name in body.get("claims") or ()), devices),
+        devices=list_allocated_claims((f"{namespace}/{name}" for name in get_list(body, "claims")), devices),
     )
 
 

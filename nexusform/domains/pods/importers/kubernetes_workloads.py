@@ -223,7 +223,7 @@ class _WorkloadReader(Struct):
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
         """Return a workload with the revisions of its current template, as far as the live objects show them."""
-        key = _format_key(manifest)
+        key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
         if live.remaining_pods is not None:
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
@@ -235,7 +235,7 @@ class _WorkloadReader(Struct):
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _merge_live_fields(self, manifest: Manifest) -> Manifest:
-        live = self.live_workloads.get(_format_key(manifest))
+        live = self.live_workloads.get(manifest.workload_key)
         if live is None:
             return manifest
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
@@ -303,10 +303,6 @@ def _get_template(manifest: Manifest) -> dict[str, Any]:
 
 def _get_replicas(manifest: Manifest) -> Any:
     return get_value_at_path(manifest.body, "spec", "replicas")
-
-
-def _format_key(manifest: Manifest) -> str:
-    return f"{manifest.namespace}/{manifest.kind}/{manifest.name}"
 
 
 def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:

@@ -73,7 +73,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     fields = [leaf for tree in owned for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
     if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]
-    owners = [item for item in list_mappings(metadata, "ownerReferences") if item.get("controller")]
+    owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
     revision = get_mapping(metadata, "labels").get("pod-template-hash") or status.get("updateRevision") or ""
     return {
@@ -82,12 +82,16 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "managed": bool(managers),
         "template": _select_pod_template_fields(get_mapping(spec, "template", "spec")),
         "revision": str(revision),
-        "owner": f"{namespace}/Deployment/{owners[0].get('name')}"
-        if owners and owners[0].get("kind") == "Deployment"
-        else "",
+        "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
         **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
     }
+
+
+def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the reference to the controller of an object; {} without one."""
+    owners = list_mappings(metadata, "ownerReferences")
+    return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
@@ -184,8 +188,13 @@ def _has_applied_field(metadata: Mapping[str, Any], name: str) -> bool:
     return False
 
 
+def select_present_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields with these names that are present and not null."""
+    return {name: values[name] for name in names if values.get(name) is not None}
+
+
 def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {name: spec[name] for name in _SPEC_FIELDS if spec.get(name) is not None}
+    fields = select_present_fields(spec, _SPEC_FIELDS)
     return {**fields, "template": {"spec": _select_pod_template_fields(get_mapping(spec, "template", "spec"))}}
 
 
@@ -193,10 +202,8 @@ def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
-            selected[section] = [
-                {name: container[name] for name in _CONTAINER_FIELDS if container.get(name) is not None}
-                for container in list_mappings(selected[section])
-            ]
+            containers = list_mappings(selected[section])
+            selected[section] = [select_present_fields(container, _CONTAINER_FIELDS) for container in containers]
     return selected
 
 

@@ -82,9 +82,19 @@ class Manifest(Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
     @property
+    def workload_key(self) -> str:
+        """Key of a workload: `<namespace>/<kind>/<name>`."""
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+    @property
     def identity(self) -> tuple[str, str, str, str]:
         """Group, kind, namespace and name."""
         return self.group, self.kind, self.namespace, self.name
+
+    @property
+    def is_namespace(self) -> bool:
+        """Whether the object is a Namespace of the core API."""
+        return (self.group, self.kind) == ("", "Namespace")
 
     def find_position(self, *path: str | int) -> TextPosition:
         """Return the text position of the value at a path of the body, or of the nearest part above it."""
@@ -182,9 +192,14 @@ def is_reserved_namespace(namespace: str) -> bool:
     return namespace == "default" or namespace.startswith(("kube-", "fleet-"))
 
 
+def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """Return the Services among these manifests, by namespace and name."""
+    return {(item.namespace, item.name) for item in manifests if (item.group, item.kind) == ("", "Service")}
+
+
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
     """Return why a placement never selects an object; None if it may, given the hub's Services."""
-    namespace = manifest.name if (manifest.group, manifest.kind) == ("", "Namespace") else manifest.namespace
+    namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"
     kind = (manifest.group, manifest.kind)

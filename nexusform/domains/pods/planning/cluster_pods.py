@@ -145,11 +145,7 @@ class PodsByCluster:
 
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
         manifests = self._collect_manifests(cluster.id)
-        namespaces = {
-            manifest.name: manifest.labels
-            for manifest in manifests
-            if (manifest.group, manifest.kind) == ("", "Namespace")
-        }
+        namespaces = {manifest.name: manifest.labels for manifest in manifests if manifest.is_namespace}
         storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
         observed_cluster = self._get_observed_cluster(cluster.id)
         return Cluster(
@@ -251,4 +247,4 @@ class PodsByCluster:
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:
     """Return the names of the Namespace objects among these manifests."""
-    return {manifest.name for manifest in manifests if (manifest.group, manifest.kind) == ("", "Namespace")}
+    return {manifest.name for manifest in manifests if manifest.is_namespace}

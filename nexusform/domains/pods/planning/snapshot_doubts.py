@@ -125,7 +125,7 @@ def find_pods_in_doubt(
     """Return the pods in doubt because of facts outside the snapshot."""
     dump_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     hooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
-    labels = {item.name: item.labels for item in observed.objects if item.kind == "Namespace"}
+    labels = {item.name: item.labels for item in observed.objects if item.is_namespace}
     counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:

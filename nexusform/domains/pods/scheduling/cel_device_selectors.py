@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from nexusform.domains.pods.scheduling.cluster_records import Attribute, Device
-from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
+from nexusform.kubernetes.quantity import read_quantity
 
 _INSTALL: Final = "pip install '.[devices]'"
 _VERSION_KEY: Final = "version"
@@ -120,9 +120,9 @@ def _create_environment() -> Any:
 
 def parse_device_quantity(text: str) -> int:
     """Return a quantity in thousandths. An amount too large is a ValueError."""
-    quantity = parse_quantity(text)
-    if isinstance(quantity, InvalidQuantity):
-        raise ValueError(f"{text} is no quantity")  # noqa: TRY004 - reported as an error of CEL
+    quantity = read_quantity(text)
+    if quantity is None:
+        raise ValueError(f"{text} is no quantity")
     amount = quantity.round_to_milli()
     if abs(amount) >= _MAX_INT64:
         raise ValueError(f"{text} is too large")

@@ -36,7 +36,7 @@ from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_any_term_satisfied
 from nexusform.domains.pods.scheduling.rules.volume_binding import NO_DEVICES, UNAVAILABLE_CLAIM
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
-from nexusform.kubernetes.matching import EXISTS, Taint, Toleration
+from nexusform.kubernetes.matching import is_tolerated
 
 # Versions of the scheduler that ran beside this allocation.
 _TESTED_VERSIONS: Final = ((1, 34), (1, 37))
@@ -412,10 +412,7 @@ class _AllocationSearch:
             key = (candidate.slice.driver, candidate.slice.pool, counter_set, counter)
             if self._consumed[key] + amount > self._available.get(key, 0):
                 return False
-        return all(
-            any(is_tolerated(toleration, taint) for toleration in alternative.tolerations)
-            for taint in candidate.device.taints
-        )
+        return all(is_tolerated(taint, alternative.tolerations) for taint in candidate.device.taints)
 
     def _move(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice, sign: int) -> None:
         """Add a device to a claim (sign 1), or remove the last one (sign -1)."""
@@ -466,10 +463,3 @@ def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | 
         return attributes[name]
     domain, _, identifier = name.partition("/")
     return attributes.get(identifier) if domain == candidate.slice.driver else None
-
-
-def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration of a request matches a taint of a device."""
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    return toleration.operator == EXISTS or toleration.value == taint.value

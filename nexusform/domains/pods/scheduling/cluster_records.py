@@ -426,6 +426,11 @@ class Workload(Struct, frozen=True):
         return f"{self.namespace}/{self.kind}/{self.name}"
 
     @property
+    def allows_daemon_surge(self) -> bool:
+        """Whether a DaemonSet may add a new pod to a node before the old one stops."""
+        return self.max_surge_text not in ("0", "0%")
+
+    @property
     def has_rolling_update(self) -> bool:
         """Whether it is a Deployment with gradual updates, within max surge and max unavailable."""
         return self.kind == "Deployment" and self.strategy is Strategy.ROLLING

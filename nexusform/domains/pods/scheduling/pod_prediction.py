@@ -297,11 +297,9 @@ class PodPredictor:
         for progress in progress_list:
             for pod in (*progress.kept_pods, *progress.outdated_pods):
                 quota_usage.add(pod.spec)
-            for pod_to_place in progress.pods_to_place:
+            for pod_to_place in (*progress.pods_to_place, *progress.pending_outdated_pods):
                 if not pod_to_place.is_new:
-                    quota_usage.add(progress.workload.pod)
-            for pending_pod in progress.pending_outdated_pods:
-                quota_usage.add(pending_pod.get_spec(progress.workload))
+                    quota_usage.add(pod_to_place.get_spec(progress.workload))
         for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
             drop_rejected_pods(progress, quota_usage)
 

@@ -158,7 +158,7 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
-        deletes_first = context.workload.kind == "DaemonSet" and context.workload.max_surge_text in ("0", "0%")
+        deletes_first = context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge
         effect = (
             "cannot be placed, so the other old pods stay"
             if deletes_first

@@ -73,11 +73,12 @@ class WorkloadProgress(Struct):
 
     def list_surplus_daemons(self, pods: Sequence[ExistingPod]) -> list[ExistingPod]:
         """Return the pods of a DaemonSet on nodes with an older one. With maxSurge, a node may have two."""
+        if self.workload.allows_daemon_surge:
+            return []
         oldest_pods: dict[str, ExistingPod] = {}
         for pod in sorted(pods, key=lambda pod: (pod.age, pod.number)):
             oldest_pods.setdefault(pod.node, pod)
-        allows_surge = self.workload.max_surge_text not in ("0", "0%")
-        return [] if allows_surge else [pod for pod in pods if pod.node and pod != oldest_pods[pod.node]]
+        return [pod for pod in pods if pod.node and pod != oldest_pods[pod.node]]
 
     @property
     def creation_trigger(self) -> str:

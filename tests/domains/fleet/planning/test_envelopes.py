@@ -95,6 +95,18 @@ def test_status_in_namespace_has_condition() -> None:
     ]
 
 
+def test_status_namespace_is_of_the_core_api() -> None:
+    text = build_configuration("{name: inside, namespace: web}")
+    text = text.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
+    text = text.replace('version = "v1"', 'group = "tenancy.example.com"\n    version = "v1"', 1)
+    tenant = "apiVersion: tenancy.example.com/v1\n    kind: Namespace\n    metadata:\n      name: web\n    ---\n    "
+    text = text.replace("apiVersion: v1\n", f"{tenant}apiVersion: v1\n", 1)
+    state = build_state(text)
+    assert attributes(state, P)["selected_resources"][0]["group"] == "tenancy.example.com"
+    types = [each["type"] for each in attributes(state, P)["conditions"]]
+    assert "ClusterResourcePlacementStatusSynced" not in types
+
+
 def test_changes_under_report_diff_are_applied_later() -> None:
     def build_text(colour: str, applying: str) -> str:
         return build_hub(colour) + MEMBERS + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))

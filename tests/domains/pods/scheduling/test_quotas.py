@@ -211,3 +211,12 @@ def test_stateful_set_rollout_over_quota_stops_at_first_pod() -> None:
     assert next(iter(first.forecasts.values())).uncreated == 1
     again = predict_with_quotas([limit], work, standing=first.list_existing_pods())
     assert [(o.name, o.action) for o in again.outcomes] == [("web-0", "keep")]
+
+
+def test_pending_pod_of_former_template_counts_with_its_own_requests() -> None:
+    work = replace(build_web_workload(replicas=2, cpu=2000, template="2"), kind="StatefulSet", is_ordered=True)
+    old = replace(build_web_workload(cpu=100).pod, template="1", node_selector=(("zone", "none"),))
+    standing = (ExistingPod(work.key, 0, "", old),)
+    other = build_web_workload("other", 1, cpu=500)
+    prediction = predict_with_quotas([build_quota(("requests.cpu", 1000))], other, work, standing=standing)
+    assert count_created_pods(prediction)["other"] == (1, 0)
