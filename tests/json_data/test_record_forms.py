@@ -113,7 +113,8 @@ def find_missing_fields(form: RecordForm[Any], of: type) -> Iterator[str]:
         if not classes:
             yield member.path
         if isinstance(member.convert, RecordForm):
-            for inner in list_structs(classes) if member.convert.record_class is Struct else [member.convert.record_class]:
+            record_class = member.convert.record_class
+            for inner in list_structs(classes) if record_class is Struct else [record_class]:
                 yield from (f"{member.path}: {path}" for path in find_missing_fields(member.convert, inner))
 
 
