@@ -1,8 +1,7 @@
 """Domains of nexusform besides its engine, one entry each: their contents, and their allowed imports.
 
-The engine imports no domain. It reads this table, and imports the objects of an entry on demand, for a
-configuration, a state or a command line: a plan loads only the domains it uses. An entry without a folder
-counts as absent.
+The engine imports no domain. It reads this table, and imports the objects of an entry on demand, for a configuration, a
+state or a command line: a plan loads only the domains it uses. An entry without a folder counts as absent.
 """
 
 from __future__ import annotations

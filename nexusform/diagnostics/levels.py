@@ -49,8 +49,7 @@ class PlacementImpact(StrEnum):
 
 _IMPACTS: Final = tuple(PlacementImpact)
 
-# All other diagnostics that are not errors are warnings. Domains define the levels of theirs
-# (domain_table.py).
+# All other diagnostics that are not errors are warnings. Domains define the levels of theirs (domain_table.py).
 _ADVICE: Final = (
     "probable-rename",
     "object-to-forget",

@@ -55,9 +55,8 @@ class OutsideConfinement(OSError):
 class Confinement(Struct, frozen=True):
     """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`.
 
-    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operators`:
-    the operator chose the path, or a directory above it. `reason` explains the confinement, and how to
-    disable it.
+    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operators`: the
+    operator chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
     """
 
     root: str = ""
@@ -89,8 +88,7 @@ class Confinement(Struct, frozen=True):
         return real_path
 
     def resolve_path_of_operator(self, path: str | Path) -> str:
-        """Return the path to open for a path of the operator, who may read anything. Raises
-        OutsideConfinement.
+        """Return the path to open for a path of the operator, who may read anything. Raises OutsideConfinement.
 
         A path through the work tree must stay there as well.
         """

@@ -1,7 +1,6 @@
-"""Definition of a kind of placement: its names, its running state, and the formats of its locations; and the
-table of kinds in report order: VMs, then those of domains. Rows of plans name their kind (`kind`); code that
-processes them uses its entry, and knows no kind by name except VMs. An entry of a domain is imported on first
-use.
+"""Definition of a kind of placement: its names, its running state, and the formats of its locations; and the table of
+kinds in report order: VMs, then those of domains. Rows of plans name their kind (`kind`); code that processes them uses
+its entry, and knows no kind by name except VMs. An entry of a domain is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Scores of predictions: predicted shares, and verified results.
 
-A prediction is verified when its result is observed. The record of an object (a site, a placement) counts
-predictions by subject and share class, with two sums of squared errors: those of the predicted shares, and
-those of chance, with 1 / number of tied candidates as share. It is stored in the object's private note and
-never compared; a note without one is an empty record. It has one entry per share class and subject, so it
-stays below 4 KiB.
+A prediction is verified when its result is observed. The record of an object (a site, a placement) counts predictions
+by subject and share class, with two sums of squared errors: those of the predicted shares, and those of chance, with 1
+/ number of tied candidates as share. It is stored in the object's private note and never compared; a note without one
+is an empty record. It has one entry per share class and subject, so it stays below 4 KiB.
 """
 
 from __future__ import annotations
@@ -36,12 +35,11 @@ _DIGITS: Final = 6
 
 
 class VerifiedPrediction(Struct, frozen=True):
-    """Verified prediction. `subject` is its subject ("machine"), `share` its predicted probability, `chance`
-    that of a random choice among the tied candidates.
+    """Verified prediction. `subject` is its subject ("machine"), `share` its predicted probability, `chance` that of a
+    random choice among the tied candidates.
 
-    `measured_share` is the share before a reduction by the accuracy of earlier predictions, None without a
-    reduction. `is_certain`: it was reported as certain. `text` describes the prediction and the result for
-    people.
+    `measured_share` is the share before a reduction by the accuracy of earlier predictions, None without a reduction.
+    `is_certain`: it was reported as certain. `text` describes the prediction and the result for people.
     """
 
     subject: str

@@ -153,10 +153,9 @@ OBSERVED: Final = "observed"
 class PlacedVm(Struct, frozen=True):
     """VM with a placement: read from state by its resource type, or decided in a plan.
 
-    `number` is its number in the pool, `name` its displayed name (`cluster-a-np1-0`). `provenance` is the
-    source of the placement: "predicted", "decided" or "observed". `platform_name` is the platform's own name,
-    None if unknown. `trigger` is the trigger of its placement in a plan, or the recorded one of its resource
-    type; "" if unknown.
+    `number` is its number in the pool, `name` its displayed name (`cluster-a-np1-0`). `provenance` is the source of the
+    placement: "predicted", "decided" or "observed". `platform_name` is the platform's own name, None if unknown.
+    `trigger` is the trigger of its placement in a plan, or the recorded one of its resource type; "" if unknown.
     """
 
     pool: str

@@ -68,17 +68,16 @@ Progress: TypeAlias = Callable[[PlanningStage, int, int], None]
 
 
 class PlanRequest(Struct, frozen=True):
-    """Everything that a plan depends on. `now` is RFC 3339, UTC. `refreshed_objects` holds objects as read by
-    observing providers (None: missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT.
-    `samples` None = the default of the certainty rule, `first_sample` is the seed of the first;
-    `split_choice` seeds or names the layout of VMs in unknown NUMA cells. `is_applying` lets timestamp() and
-    uuid() return values, the latter random ones from `new_uuid`. `progress` receives the progress of
-    planning. `includes_rejections` adds the reasons of rejected machines, `includes_losses`
-    the pods of placements with one machine or rack down, and on rejected clusters. `explain` are (address, object)
-    pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all others) are for testing
-    remedies. `imports` are the objects to import, by their new address. `data_overrides` replace data
-    sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of other
-    configurations, `query` queries servers for data sources. `commit` is that of the work tree. `limits` are the
+    """Everything that a plan depends on. `now` is RFC 3339, UTC. `refreshed_objects` holds objects as read by observing
+    providers (None: missing); the others are as in `state`. `replaces` are ADDR or ADDR:OBJECT. `samples` None = the
+    default of the certainty rule, `first_sample` is the seed of the first; `split_choice` seeds or names the layout of
+    VMs in unknown NUMA cells. `is_applying` lets timestamp() and uuid() return values, the latter random ones from
+    `new_uuid`. `progress` receives the progress of planning. `includes_rejections` adds the reasons of rejected
+    machines, `includes_losses` the pods of placements with one machine or rack down, and on rejected clusters.
+    `explain` are (address, object) pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all
+    others) are for testing remedies. `imports` are the objects to import, by their new address. `data_overrides`
+    replace data sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of
+    other configurations, `query` queries servers for data sources. `commit` is that of the work tree. `limits` are the
     maximums of the plan. Without `verifies_certainty` every pod counts as certain.
     """
 

@@ -240,13 +240,12 @@ class LossEffect(Struct, frozen=True):
 
 
 class Feasibility(Struct, frozen=True):
-    """Feasibility of one binding: all pods of the plan on its cluster, existing ones included. `missing_nodes`
-    of `pool` are needed for `runs_after`, else None; if of several pools, `pool` is "" and `missing_by_pool` has each.
-    `site_capacity`: "yes" if the site has capacity for them, "no" or "unknown".
-    `replicas_max`: number of pods of the placement's workloads able to run (None: not known).
-    `one_machine_down` and `one_rack_down` are None if not computed, or if the machines are not known. `is_selected`:
-    False for a cluster rejected by the placement, counted as if it alone were added. `suggested_fixes`: tested ones,
-    with kind, text and edits.
+    """Feasibility of one binding: all pods of the plan on its cluster, existing ones included. `missing_nodes` of
+    `pool` are needed for `runs_after`, else None; if of several pools, `pool` is "" and `missing_by_pool` has each.
+    `site_capacity`: "yes" if the site has capacity for them, "no" or "unknown". `replicas_max`: number of pods of the
+    placement's workloads able to run (None: not known). `one_machine_down` and `one_rack_down` are None if not
+    computed, or if the machines are not known. `is_selected`: False for a cluster rejected by the placement, counted as
+    if it alone were added. `suggested_fixes`: tested ones, with kind, text and edits.
     """
 
     placement: Address

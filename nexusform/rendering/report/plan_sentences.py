@@ -267,8 +267,7 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
 
 # The trigger concerns one cluster, the row another.
 _OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
-# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`.
-# Forgotten objects are not removed.
+# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten objects are not removed.
 _REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
 _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
