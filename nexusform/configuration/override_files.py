@@ -116,9 +116,6 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
     return BodySchema(attributes=dict.fromkeys(names, False), blocks=meta_schema.blocks)
 
 
-# --- merging one block -----------------------------------------------------------------------
-
-
 def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
     """Merge the override into the base block; it keeps its position.
 

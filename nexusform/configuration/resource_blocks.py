@@ -235,9 +235,6 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
     return ""
 
 
-# --- lifecycle ---------------------------------------------------------------------------------
-
-
 def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]) -> Lifecycle:
     block = find_single_block(parts.blocks, "lifecycle", problems)
     if block is None:

@@ -103,9 +103,6 @@ class SchemaViolation(Struct, frozen=True):
     intended_text: str = ""
 
 
-# --- strict validation ---------------------------------------------------------------------------
-
-
 def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
     """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not validated.
 

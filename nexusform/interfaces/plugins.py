@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock", "FileProblem", "Files"]
 
-# --- resource types ----------------------------------------------------------------------------
-
 
 class ResourceContext(Protocol):
     """Plan context of a resource type for the computation of its demand."""
@@ -230,9 +228,6 @@ class ResourceType(Struct, frozen=True):
     def noun(self) -> str:
         """Type in words: "kubernetes cluster"."""
         return self.name.removeprefix("nexus_").replace("_", " ")
-
-
-# --- providers ---------------------------------------------------------------------------------
 
 
 class ObjectKey(Struct, frozen=True):

@@ -307,9 +307,6 @@ def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
     return value.items if isinstance(value, syntax.JsonArray) else (value,)
 
 
-# --- complaints of both syntaxes -------------------------------------------------------------
-
-
 def _check_required_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
     """Report every missing required argument."""
     present = set(names)

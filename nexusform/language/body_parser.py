@@ -174,8 +174,6 @@ class BodyParser:
                 attribute.name_span,
             )
 
-    # --- blocks --------------------------------------------------------------------------------
-
     def _parse_block(self, first: int, items: _BodyItems) -> None:
         """Parse one block and the end of its last line."""
         stream = self.stream

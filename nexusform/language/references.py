@@ -117,9 +117,6 @@ def _list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expre
             return ()
 
 
-# --- bodies ------------------------------------------------------------------------------------
-
-
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the free references of a body, in source order."""
     items: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]

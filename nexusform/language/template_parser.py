@@ -106,8 +106,6 @@ class TemplateParser:
 
         return decode_quoted_text(stream.tokens.text[begin:end], report_escape)
 
-    # --- pieces --------------------------------------------------------------------------------
-
     def _parse_pieces(self, closing: str, first: int) -> tuple[list[_Piece], int]:
         """Parse the pieces up to the closing token. Return them, and that token's index."""
         stream = self.stream
@@ -239,8 +237,6 @@ class TemplateParser:
         if self.stream.peek() != scanner.IDENT:
             raise self.stream.report_error("invalid-for-directive", detail)
         return self.stream.tokens.get_text(self.stream.read_token())
-
-    # --- shape ---------------------------------------------------------------------------------
 
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
         """Build the expression of a list of pieces; `end` is the closing mark of the template."""

@@ -52,9 +52,6 @@ def _build_document(placement: Placement) -> dict[str, Any]:
     }
 
 
-# --- many placements ---------------------------------------------------------------------------
-
-
 def _format_many_locations(placements: Sequence[Placement]) -> str:
     """Format few machines by name, more by rack, many racks by their common text."""
     machines = [placement.machine for placement in placements]

@@ -87,8 +87,6 @@ def _parse_token(output: bytes) -> str:
     return get_text(document, "status", "token")
 
 
-# --- kubeconfigs ---------------------------------------------------------------------------------
-
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 # Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.

@@ -70,9 +70,6 @@ KUBELET_BLOCK: Final = NestedBlock(
 )
 
 
-# --- checks ------------------------------------------------------------------------------------
-
-
 def check_kubelet(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a kubelet block; `path` is its location."""
     if not isinstance(values, Mapping):
@@ -123,9 +120,6 @@ def check_extended_resources(values: Any, path: Path) -> list[Problem]:
 
 def _build_problem(path: Path, detail: str) -> Problem:
     return Problem(path, "invalid-kubelet", detail)
-
-
-# --- values ------------------------------------------------------------------------------------
 
 
 def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:

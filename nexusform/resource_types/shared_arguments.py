@@ -148,9 +148,6 @@ def check_skus(sku_names: Iterable[tuple[Path, object]], known: Collection[str])
     ]
 
 
-# --- the azure block ---------------------------------------------------------------------------
-
-
 _BLOCK_PROPERTIES: Final = ("id", "name", "type")
 _UnsetOrUnknown: Final = type(None) | Unknown
 

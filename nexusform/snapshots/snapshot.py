@@ -323,9 +323,6 @@ def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
     return None
 
 
-# --- capacity of a machine ---------------------------------------------------------------------
-
-
 def supports_machine_hardware(sku: VmSku, machine: Machine) -> bool:
     """Return whether the SKU lists the machine's hardware; true if either is unspecified."""
     return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
@@ -339,9 +336,6 @@ def is_large_enough(machine: Machine, sku: VmSku) -> bool:
         and machine.memory_gib_per_cell >= sku.memory_in_cell
         and machine.disk_gib >= sku.disk_gib
     )
-
-
-# --- objects of a snapshot ---------------------------------------------------------------------
 
 
 def list_state_objects(state: State) -> tuple[SiteObject, ...]:

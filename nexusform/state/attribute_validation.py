@@ -219,7 +219,6 @@ def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
     return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
 
 
-# --- fast check ----------------------------------------------------------------------------------
 #
 # It uses msgspec's own checks. A positive result implies that `validate_attributes` finds no error in attributes
 # read from JSON. After a negative result, `validate_attributes` decides and reports the errors.

@@ -321,8 +321,6 @@ def _render_scalar(value: Any) -> bytes:
     raise TypeError(f"not plain data: {type(value).__name__}")
 
 
-# --- where in the text -------------------------------------------------------------------------
-
 _PathTree: TypeAlias = dict[Any, Any]
 
 

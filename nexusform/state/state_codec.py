@@ -90,7 +90,6 @@ _OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
 }
 
 
-# --- writing -----------------------------------------------------------------------------------
 # converts members to the written form of an object
 ObjectBuilder: TypeAlias = Callable[[Mapping[str, Any]], Any]
 CURRENT: Final = 1
@@ -160,9 +159,6 @@ def _build_instances(address: Address, instance: InstanceState, build_object: Ob
             for key in sorted(instance.deposed)
         ]
     return entries
-
-
-# --- reading -----------------------------------------------------------------------------------
 
 
 def decode_state(

@@ -36,8 +36,6 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
     return replace(state, instances=_rename_dependencies(instances, renamed_blocks))
 
 
-# --- moving ------------------------------------------------------------------------------------
-
 Pairs = tuple[tuple[Address, Address], ...]
 
 
@@ -160,9 +158,6 @@ def _rename_dependencies(
 def _map_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
     current = None if instance.current is None else change(instance.current)
     return InstanceState(current, {key: change(old) for key, old in instance.deposed.items()})
-
-
-# --- tainting ----------------------------------------------------------------------------------
 
 
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:

@@ -114,9 +114,6 @@ def _suggest_values(
         yield Suggestion(choice.value, "value", choice.value, len(typed_text.encode()), choice.meaning)
 
 
-# --- references ----------------------------------------------------------------------------------
-
-
 def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
     """Yield suggestions for references after the typed part: targets of the argument are first."""
     length = len(typed_text.encode())

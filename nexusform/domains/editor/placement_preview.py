@@ -107,9 +107,6 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
     return f"{text}{separator}{len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else text
 
 
-# --- blocks with placement -----------------------------------------------------------------------
-
-
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield the keys of a file's blocks in a preview, and the end of their headers."""
     for block in module.list_blocks(path):

@@ -316,9 +316,6 @@ def _find_symbol_at_cursor(
     return module, module.find_occurrence(path, convert_to_byte(source.text, parameters.position))
 
 
-# --- protocol objects ----------------------------------------------------------------------------
-
-
 def _resolve_path(uri: str) -> str:
     """Return the file of a URI; "" for other documents, such as an untitled text or an older version."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None

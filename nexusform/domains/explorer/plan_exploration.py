@@ -144,8 +144,6 @@ class PlanExploration:
             write_file_atomically(Path(name), text.encode(), 0o666)
         return tuple(texts)
 
-    # --- implementation ---
-
     def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
         """Return the plan of a changed configuration, without reading providers."""
         options = PlanOptions(refresh=False, samples=0)

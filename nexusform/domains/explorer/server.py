@@ -137,8 +137,6 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         with self.server.lock:
             return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
 
-    # --- authorization ---
-
     def _verify_access_token(self, token: str) -> bool:
         """Return whether a request has the token of the opened page; otherwise reject it."""
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")

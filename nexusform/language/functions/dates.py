@@ -134,8 +134,6 @@ def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str
     return f"{sign}{minutes // 60:02d}{':' if colon else ''}{minutes % 60:02d}"
 
 
-# --- formatdate ----------------------------------------------------------------------------------
-
 _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
     "YYYY": lambda t: f"{t.date[0]:04d}",
     "YY": lambda t: f"{t.date[0] % 100:02d}",
@@ -205,9 +203,6 @@ def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
             return "".join(pieces), end + 1
         pieces.append("'")
         index = end + 2
-
-
-# --- arithmetic ----------------------------------------------------------------------------------
 
 
 def parse_duration(text: str, position: int) -> int:

@@ -44,9 +44,6 @@ from nexusform.values.typed_value import (
 SEQUENCES: Final = (ListType, SetType, TupleType)
 
 
-# --- truth -------------------------------------------------------------------------------------
-
-
 def _combine_bools(decisive: bool, items: Value) -> Value:
     """Combine bools to one: `decisive` if any of them is (null counts as false), else its opposite."""
     has_unknown = False
@@ -56,9 +53,6 @@ def _combine_bools(decisive: bool, items: Value) -> Value:
         elif bool(item.raw) is decisive:
             return build_boolean(decisive)
     return Value(BOOL, UNKNOWN) if has_unknown else build_boolean(not decisive)
-
-
-# --- choosing ----------------------------------------------------------------------------------
 
 
 def _find_coalesce_type(arguments: Sequence[Value]) -> Type:

@@ -233,9 +233,6 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
     return format_digits(digits, point)
 
 
-# --- formatlist ----------------------------------------------------------------------------------
-
-
 def _format_list(pattern: Value, *arguments: Value) -> Value:
     lists = {
         position: argument

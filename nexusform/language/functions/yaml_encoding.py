@@ -42,8 +42,6 @@ _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
 _MAX_SIMPLE_KEY_BYTES: Final = 128
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
 
-# --- writing -----------------------------------------------------------------------------------
-
 
 def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
@@ -155,8 +153,6 @@ def _can_be_block_scalar(text: str) -> bool:
     # A block scalar accepts neither control characters nor lines with trailing blanks.
     return not re.search(_NOT_IN_BLOCK, text) and all(line == line.rstrip(" ") for line in text.split("\n"))
 
-
-# --- reading -----------------------------------------------------------------------------------
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
 _OCTAL: Final = re.compile(r"0o[0-7]+\Z")

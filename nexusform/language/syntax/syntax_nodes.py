@@ -29,9 +29,6 @@ class Node(Struct, frozen=True, tag=True, tag_field="node", array_like=True, gc=
     """Part of the tree; parser.py encodes it as an array that starts with its class's name."""
 
 
-# --- expressions -------------------------------------------------------------------------------
-
-
 class Literal(Node, frozen=True):
     """`12`, `true`, `null`. Numbers are exact decimals."""
 
@@ -279,9 +276,6 @@ Expression: TypeAlias = (
     | ForObject
     | Parentheses
 )
-
-
-# --- structure ---------------------------------------------------------------------------------
 
 
 class Attribute(Node, frozen=True):

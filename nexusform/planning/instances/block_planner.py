@@ -76,8 +76,6 @@ class BlockPlanner:
         self._created_first = find_create_before_destroy(order)
         self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
-    # --- blocks to instances ---
-
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
         """Expand a block into its instances; None if count or for_each is unknown and the block may wait."""
         prepared = self.bodies.get_body(block)
@@ -216,8 +214,6 @@ class BlockPlanner:
             arguments=EvaluatedArguments(sensitive=prior.sensitive if prior is not None else ()),
             decision=decision,
         )
-
-    # --- arguments and decisions ---
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
         """Evaluate an instance's arguments, with the adjustments of a tested remedy."""

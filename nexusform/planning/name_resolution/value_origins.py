@@ -102,8 +102,6 @@ class ValueOriginTracer:
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return " ".join(source.decode(errors="replace").split())
 
-    # --- names ---
-
     def _record_if_new(self, definition: _Definition) -> bool:
         """Return whether a definition is met for the first time, and record it."""
         key = (definition.instance.path, definition.expression.span)
@@ -139,8 +137,6 @@ class ValueOriginTracer:
                 return None
             return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
         return None
-
-    # --- reasons ---
 
     def _explain_reference(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""

@@ -72,8 +72,6 @@ class _DifferenceRenderer:
         self._null_arrow = f"{self._arrow}{paint('null', 'grey')}"
         self._replacement_note = f" {paint('# forces replacement', 'red')}"
 
-    # --- blocks ---
-
     def render_body(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the lines inside the braces: attributes, hidden counts, then nested blocks."""
         lines = self.render_attributes(node.children, level, node.width)
@@ -118,8 +116,6 @@ class _DifferenceRenderer:
     def _render_hidden_count(self, count: int, noun: str, level: int) -> str:
         text = f"# ({count} unchanged {select_word_form(count, noun)} hidden)"
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
-
-    # --- values ---
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
         """Render the text right of `=`; with `show_null` a deleted value has an arrow to `null`."""

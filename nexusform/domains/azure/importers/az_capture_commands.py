@@ -150,9 +150,6 @@ def _find_resource_kind_of_file(name: str) -> str | None:
     return ANY
 
 
-# --- kinds not captured ------------------------------------------------------------------------
-
-
 NOT_CAPTURED: Final = "not-captured"
 VMS_NOT_CAPTURED: Final = "vms-not-captured"  # capacity of unknown VMs counts as free
 _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"

@@ -234,8 +234,6 @@ def _has_type(item: ArmItem) -> bool:
     return "/" in get_text(item.read_value("type"))
 
 
-# --- ARM templates -----------------------------------------------------------------------------
-
 _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 
 
@@ -254,8 +252,6 @@ def _resolve_arm_template(document: Any) -> Any:
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}
 
-
-# --- JSON --------------------------------------------------------------------------------------
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 INVALID: Final = "invalid-json"

@@ -148,9 +148,6 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
     return names
 
 
-# --- names recorded in state --------------------------------------------------------------------
-
-
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
     """Rename sites to their recorded names in state. A site with an unrecorded name takes the recorded name
     of a missing site if it has most of its machines and no other candidate exists.

@@ -211,8 +211,6 @@ class _PlanReader:
             dependencies=needs,
         )
 
-    # --- bodies ---
-
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
         """Return the body, and the reason of each unknown value by path."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")

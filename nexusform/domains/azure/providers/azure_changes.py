@@ -184,9 +184,6 @@ def _require_azure_block(target: ArmTarget, values: Values) -> None:
     )
 
 
-# --- clusters and pools --------------------------------------------------------------------------
-
-
 def _build_cluster_changes(
     target: ArmTarget, prior: Values, planned: Values, context: SiteContext
 ) -> Iterator[ArmChange]:
@@ -288,9 +285,6 @@ def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple
             yield from _list_scalar_paths(part, (*path, name))
     elif path:
         yield path
-
-
-# --- VMs -----------------------------------------------------------------------------------------
 
 
 def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]:

@@ -237,8 +237,6 @@ class ArmClient:
         end_time = self._pace.read_time() + seconds
         return lambda: self._pace.read_time() >= end_time
 
-    # --- one change ----------------------------------------------------------------------------
-
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
         """Find the last change sent by an earlier run (-1 for none) and the URL of its operation."""
         name, _, suffix = (recorded_operation or "").partition(" ")

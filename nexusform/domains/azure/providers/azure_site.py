@@ -261,8 +261,6 @@ class AzureSiteProvider(ObservedSites):
             detail = f"{machines}: {_MANUAL_ACTIONS[action]} {command}".rstrip()
             yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
 
-    # --- changes -------------------------------------------------------------------------------
-
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
@@ -392,8 +390,6 @@ class AzureSiteProvider(ObservedSites):
             f'A placement hint refers to "{object_id}". Azure shows no VM, machine or rack with that '
             "name. Hints must refer to one of these."
         )
-
-    # --- reading back --------------------------------------------------------------------------
 
     def _read_until_applied(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,

@@ -115,9 +115,6 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
     }
 
 
-# --- after an interrupted apply --------------------------------------------------------------------
-
-
 def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
     """Build the changes of the interrupted step by id key of their resource."""
     step = _rebuild_step(request)

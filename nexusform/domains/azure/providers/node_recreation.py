@@ -159,9 +159,6 @@ def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem
             yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
 
 
-# --- deleting a node -----------------------------------------------------------------------------
-
-
 def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
     """Delete nodes after a cordon, or print the commands for an operator. Raises StepPending and ProviderProblem."""
     directory = read_variable(KUBECONFIGS_VARIABLE)

@@ -163,8 +163,6 @@ class ObservedSites(FixedIdentity):
         with self._lock:
             return frozenset(self._separate_pools)
 
-    # --- unobserved values ---
-
     def _read_object(
         self,
         request: ReadRequest,

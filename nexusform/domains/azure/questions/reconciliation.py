@@ -288,9 +288,6 @@ def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
     return f"{machine}: {rejection}" if rejection else ""
 
 
-# --- replay of a site --------------------------------------------------------------------------
-
-
 def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
     """Run the replay of a site under each `rack_spread`. `removed` counts by cluster the recorded VMs that no
     longer exist; after such a cluster the free capacity is unknown.

@@ -380,9 +380,6 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
     return tuple(name for name in _EXTRA_PROPERTIES[kind] if name not in configured)
 
 
-# --- bodies ------------------------------------------------------------------------------------
-
-
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a new cluster with inputs for missing values."""
     networks = "Ids of the CNI networks, by cluster."

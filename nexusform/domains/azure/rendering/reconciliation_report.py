@@ -225,8 +225,6 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     }
 
 
-# --- report of `inventory check` ------------------------------------------------------------------
-
 _MAX_NAMES = 8
 
 

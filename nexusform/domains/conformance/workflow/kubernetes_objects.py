@@ -18,9 +18,6 @@ class UnsupportedPodError(Exception):
     """Pod with rules beyond the check."""
 
 
-# --- nodes ---------------------------------------------------------------------------------------
-
-
 def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int], node_count: int) -> Body:
     """Build the object of a node. `image_counts` are the numbers of nodes with an image."""
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
@@ -54,9 +51,6 @@ _NODE_INFO: Final = dict.fromkeys(
     ),
     "",
 )
-
-
-# --- pods ----------------------------------------------------------------------------------------
 
 
 def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:

@@ -137,8 +137,6 @@ class KubeSchedulerCheck:
             lost_pods=inputs.lost_pods,
         )
 
-    # --- the situation ---------------------------------------------------------------------------
-
     def _replace_cluster(self, cluster: Cluster) -> None:
         """Create the nodes and namespaces of a cluster in place of those of another."""
         for name, labels in cluster.namespaces.items():
@@ -219,8 +217,6 @@ class KubeSchedulerCheck:
     def _check_time_limit(self) -> None:
         if time.monotonic() > self._ends_at:
             raise CheckTimeExceeded
-
-    # --- the decision ----------------------------------------------------------------------------
 
     def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
         """Compare a decision, again if it differs: the scheduler draws among equal nodes, or missed an event."""

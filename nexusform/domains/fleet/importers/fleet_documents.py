@@ -267,8 +267,6 @@ class _FleetObjectReader:
         values = self._read_mapping(part, api.spec, schema)
         return values if isinstance(values, dict) else _build_empty_spec_arguments(schema)
 
-    # --- findings ---
-
     def _reject(self, part: _DocumentPart, detail: str) -> None:
         self.reported_paths.add(part.path)
         self.notes.add_error(part.node, INVALID, detail)
@@ -291,8 +289,6 @@ class _FleetObjectReader:
         correction = "left-out-condition" if is_condition else "left-out"
         self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
         return True
-
-    # --- values ---
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
         """Return the value of a part by its shape; None if absent or rejected."""

@@ -351,8 +351,6 @@ def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
     return inner if isinstance(inner, Mapping) else None
 
 
-# --- managers ------------------------------------------------------------------------------------
-
 _KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _HELM: Final = "helm.toolkit.fluxcd.io"
 _ARGO: Final = "argocd.argoproj.io"

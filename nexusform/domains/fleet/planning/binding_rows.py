@@ -256,8 +256,6 @@ def explain_kept_bindings(placement: PlacementPlan) -> str:
     return NOT_MOVED_REASON if is_unfulfilled else KEPT_REASONS[kind]
 
 
-# --- timelines -----------------------------------------------------------------------------------
-
 DONE, PLANNED, WAITING, BLOCKED, LATER = "done", "planned", "waiting", "stuck", "later"
 _UPDATE: Final = str(RunStepKind.UPDATE)
 

@@ -174,9 +174,6 @@ def _format_invalid_selectors_message(problem: ResourceSelectorProblem) -> str:
     return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
 
 
-# --- warnings ----------------------------------------------------------------------------------
-
-
 def build_placement_warnings(
     placements: Sequence[PlacementPlan],
     members: Mapping[str, FleetMemberState],

@@ -102,8 +102,6 @@ def _build_quantities(cpu: int, memory: int) -> dict[str, Quantity]:
     return {"cpu": build_cpu_quantity(cpu), "memory": build_quantity(memory, QuantityFormat.BINARY)}
 
 
-# --- member records in state ---------------------------------------------------------------------
-
 _USAGE_KINDS: Final = ResourceUsage.__struct_fields__
 
 

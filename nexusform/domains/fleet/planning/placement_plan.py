@@ -268,8 +268,6 @@ class PlacementPlan(Struct):
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
-    # --- resources ---
-
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
         """Return a cluster's resources after the rollout to `reached`, without objects of others; None if empty."""
         resources = self._compute_own_resources(binding, reached)

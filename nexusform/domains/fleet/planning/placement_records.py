@@ -148,9 +148,6 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
     return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
 
 
-# --- private note -------------------------------------------------------------------------------
-
-
 def has_resource_record(note: Mapping[str, Any]) -> bool:
     """Return True if the note has snapshots with objects; older states recorded only the latest hash."""
     return SNAPSHOTS in note
@@ -255,9 +252,6 @@ def list_cluster_objects(
         return {}
     contents = read_applied_resources(note, read_bindings(attributes))
     return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
-
-
-# --- computed attributes ------------------------------------------------------------------------
 
 
 def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:

@@ -150,9 +150,6 @@ def get_binding_cluster(row: PlacementChange) -> str:
     return location.cluster if isinstance(location, Binding) else row.object
 
 
-# --- the matrix --------------------------------------------------------------------------------
-
-
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
     """Return the cell of each placement and cluster: bindings, then rejections by rules, then other messages."""
     cells: dict[tuple[str, str], MatrixCell] = {}
@@ -301,9 +298,6 @@ def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
     scope = "picked" if _has_only_bindings(cells) else "picked or not"
     summary = build_element("summary", f"Why each cluster is {scope} ({format_count(len(lines), 'reason')})")
     return [_render_limit_note(len(lines)), build_element("details", summary, reason_table, class_="reasons")]
-
-
-# --- pods --------------------------------------------------------------------------------------
 
 
 def render_pods_part(plan: Plan) -> Part:

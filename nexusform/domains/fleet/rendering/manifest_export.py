@@ -261,9 +261,6 @@ def _render_yaml(document: Mapping[str, Any]) -> str:
     return text
 
 
-# --- labels of nodes ---------------------------------------------------------------------------
-
-
 def render_node_labels(plan: Plan) -> str:
     """Render `kubectl label` commands for the keys of `hardware_label_keys`: the machine of each worker after
     the plan; "" without such keys. Nodes have the platform's name if it is known.

@@ -71,9 +71,6 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
     return "".join(f"{escape_control_characters(line)}\n" for line in lines)
 
 
-# --- documents ---------------------------------------------------------------------------------
-
-
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
     document: dict[str, Any] = {
         "resourceSelectors": [_SELECTOR(selector) for selector in configuration.selectors],
@@ -125,9 +122,6 @@ _FAILED_OBJECT: Final = RecordForm(
     "[group] [kind] [namespace] [name] condition=.",
     condition=lambda item: {"message": item.message, "reason": item.reason, "status": "False", "type": "Applied"},
 )
-
-
-# --- layout of kubectl -------------------------------------------------------------------------
 
 
 def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:

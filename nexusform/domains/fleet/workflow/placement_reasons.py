@@ -24,8 +24,6 @@ from nexusform.planning.vm_planning.vm_object import find_placement_origin
 from nexusform.plans.plan import PlacementChange
 from nexusform.resources.address import Address
 
-# --- placements ----------------------------------------------------------------------------------
-
 
 class PlacementReason(Struct, frozen=True):
     """Reasons for one placement, at one of its clusters or ("") all. `explanation` is this plan's decision if
@@ -110,9 +108,6 @@ def _get_snapshot_and_cluster_resources(
         return placement.selection.manifests, store.render_cluster(store.latest_index, cluster)
     snapshot = placement.snapshot_store.find_snapshot(binding.resource_snapshot)
     return (snapshot.objects if snapshot is not None else resources.manifests), resources
-
-
-# --- pods ----------------------------------------------------------------------------------------
 
 
 class PodPlacementReason(Struct, frozen=True):

@@ -168,9 +168,6 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
     return object_list.items, object_list.version
 
 
-# --- objects of selectors ------------------------------------------------------------------------
-
-
 class SelectedObjects(Struct):
     """Objects read for selectors, and kinds without permission to list them."""
 

@@ -202,9 +202,6 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
             return
 
 
-# --- fields of others --------------------------------------------------------------------------------
-
-
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -294,9 +291,6 @@ def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
 
 def _format_path(path: Path) -> str:
     return ".".join(map(str, path))
-
-
-# --- objects re-created by others ----------------------------------------------------------------------
 
 
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:

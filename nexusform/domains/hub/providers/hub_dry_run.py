@@ -246,8 +246,6 @@ class HubDryRun:
             detail += ' dry_run = "require" needs the validation.'
         return [(numbers[0], Problem((), DRY_RUN_SKIPPED, detail, self._skip_severity))]
 
-    # --- one change ----------------------------------------------------------------------------
-
     def _validate_change(
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:

@@ -351,9 +351,6 @@ class _HubObjectReader:
         return self._bodies[path]
 
 
-# --- pending work ----------------------------------------------------------------------------------
-
-
 def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
     """Return the pending work of a placement, "" if done; or its blocked rollout."""
     is_run_managed = has_external_rollout(placement_objects.placement)
@@ -390,9 +387,6 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
     return {UNFINISHED_KEY: {**note, "deletes": True} if is_deletion else note}
-
-
-# --- attributes ------------------------------------------------------------------------------------
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:

@@ -111,9 +111,6 @@ class VerificationResult(Struct, frozen=True):
         return {WRONG_PREDICTIONS: records} if records else {}
 
 
-# --- figures ---------------------------------------------------------------------------------------
-
-
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
     """Return the figures of members that affect placement. `at` is the time of observation."""
     figures_by_member: dict[str, dict[str, Any]] = {}
@@ -164,9 +161,6 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
                 if old_member.get(figure) != new_member.get(figure):
                     old_value = old_member.get(figure, "none")
                     yield name, f"{name}: {figure} {old_value} -> {new_member.get(figure, 'none')}"
-
-
-# --- verification ----------------------------------------------------------------------------------
 
 
 class PredictionVerifier(Struct, frozen=True):

@@ -318,9 +318,6 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
     return int(number) if number.isdecimal() else None
 
 
-# --- runs ------------------------------------------------------------------------------------------
-
-
 class StagedRunProgress(Struct, frozen=True):
     """Progress of a staged run. `approval` is the request waiting for an operator, `failure` the reason of a
     failed run.

@@ -169,8 +169,6 @@ class DaskTaskEngine:
         """Close the connection; the cluster keeps running."""
         self._client.close()
 
-    # --- internals -----------------------------------------------------------------------------
-
     def _submit(self, task: Task, running: dict[str, _SubmittedTask]) -> None:
         """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
         self._task_counter += 1

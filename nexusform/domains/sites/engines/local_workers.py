@@ -95,8 +95,6 @@ class LocalTaskEngine:
         self._processes = []
         self._homes = {}
 
-    # --- internals -----------------------------------------------------------------------------
-
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
         """Start tasks on idle workers within the limit."""
         required = min(self._count, len(batch.pending))

@@ -62,9 +62,6 @@ def list_site_losses(result: SiteResult) -> tuple[str, ...]:
     return (*format_effect_clauses(result.disruptions, _LOSS_EFFECTS), *result.availability_losses)
 
 
-# --- text --------------------------------------------------------------------------------------
-
-
 def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
     """Build a clause per effect over all sites: `4 VMs are removed on 2 sites`."""
     totals: Counter[tuple[Effect, str, str]] = Counter()

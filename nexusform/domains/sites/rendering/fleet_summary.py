@@ -64,9 +64,6 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
     return sorted(reasons, key=lambda pair: -len(pair[1]))
 
 
-# --- report -------------------------------------------------------------------------------------
-
-
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
     """Build the summary of a plan, with at most `max_rows` rows of differences by site."""
     if plan.errors:

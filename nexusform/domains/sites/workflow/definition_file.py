@@ -271,9 +271,6 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
-# --- waves -------------------------------------------------------------------------------------
-
-
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
     """Read the waves of the strategy, with its common values; one wave if it declares none."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
@@ -304,9 +301,6 @@ def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
         soak=soak,
         needs_approval=values.get("gate") == "approve",
     )
-
-
-# --- sites -------------------------------------------------------------------------------------
 
 
 def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:

@@ -102,9 +102,6 @@ def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
         return {}
 
 
-# --- state files -------------------------------------------------------------------------------
-
-
 def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tuple[str, str]]:
     """Find state files by the template's path: site name and path."""
     backend = _open_backend(template, fleet)
@@ -124,9 +121,6 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
 def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
     backend, _ = open_state(fleet, build_fleet_context(fleet, os.environ), site, None)
     return backend
-
-
-# --- content of states --------------------------------------------------------------------------
 
 
 def _read_undeclared_site(

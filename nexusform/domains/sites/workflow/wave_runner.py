@@ -153,9 +153,6 @@ def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | No
     return None
 
 
-# --- one wave ------------------------------------------------------------------------------------
-
-
 class _WaveCounts(Struct):
     """Counts of a wave."""
 

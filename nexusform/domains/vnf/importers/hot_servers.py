@@ -225,9 +225,6 @@ def get_resource_properties(body: Node) -> Node:
     return find_first_field(body, "properties", "Properties")
 
 
-# --- repetition --------------------------------------------------------------------------------
-
-
 class _ScalingGroupSizes(NamedTuple):
     """Minimum, maximum (None: unbounded) and initial number of a group's members; whether the initial one is
     explicit, and its location.
@@ -314,9 +311,6 @@ def _parse_instance_count(template: Template, node: Node) -> int | None:
 
 _VNIC_TYPE: Final = "binding:vnic_type"
 _SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
-
-
-# --- servers -----------------------------------------------------------------------------------
 
 
 def add_server_vdu(

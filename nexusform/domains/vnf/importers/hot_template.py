@@ -122,9 +122,6 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
         _add_nested_template(reading, context, name, body, kind)
 
 
-# --- scaling groups ----------------------------------------------------------------------------
-
-
 def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
     """Parse the repeated resource of a group."""
     template, hints = context.template, context.hints
@@ -156,9 +153,6 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
         add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
         notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
-
-
-# --- nested templates --------------------------------------------------------------------------
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:

@@ -75,9 +75,6 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     return replace(descriptor, vdus=tuple(vdus))
 
 
-# --- both documents ----------------------------------------------------------------------------
-
-
 def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
     """Return the VNF of the VNFD with the additions of its HOT file."""
     hot = template.vnf

@@ -247,9 +247,6 @@ def count_vms(vdus: Iterable[str], numbers: Mapping[str, int]) -> int:
     return sum(numbers.get(vdu, 0) for vdu in vdus)
 
 
-# --- rules in Tacker ----------------------------------------------------------------------------
-
-
 def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
     """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
     for is_affinity in (True, False):
@@ -265,9 +262,6 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
                 f"its kind out of the grant request: {names}. Move it to the end of the policies."
             )
             yield Problem(("vnfd",), "rules-left-out-by-tacker", detail, Severity.WARNING, line=small.origin.line)
-
-
-# --- unmet rules -------------------------------------------------------------------------------
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:

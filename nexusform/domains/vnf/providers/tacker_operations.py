@@ -159,9 +159,6 @@ def _describe_operation_error(operation: Mapping[str, Any]) -> str:
     return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"
 
 
-# --- VNF instances -------------------------------------------------------------------------------
-
-
 class ObservedVnfc(Struct, frozen=True):
     """VNFC of Tacker. `id` is the one of vnfcInfo, for healing; `order` is the order of creation."""
 

@@ -187,8 +187,6 @@ class TackerProvider(FixedIdentity):
             runner.run(instance_id, "terminate", {"terminationType": kind})
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
-    # --- reading -------------------------------------------------------------------------------
-
     def _read_object(self, request: ReadRequest) -> ReadResult:
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
@@ -224,8 +222,6 @@ class TackerProvider(FixedIdentity):
             not_instantiated = [instance for instance in instances if not instance.is_instantiated]
             candidates += [instance for instance in not_instantiated if instance.owner.startswith(prefix)]
         return next(iter(candidates), None)
-
-    # --- operations ----------------------------------------------------------------------------
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
         return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)

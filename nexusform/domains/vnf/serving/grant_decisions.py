@@ -218,9 +218,6 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
     return {name: value for name, value in answer.items() if value}
 
 
-# --- operations of Tacker ------------------------------------------------------------------------
-
-
 class PlannedOperation(Struct, frozen=True):
     """Operation with the names of its added and removed VNFCs by VDU."""
 

@@ -232,9 +232,6 @@ class _JournalEntry(msgspec.Struct, frozen=True):
     record: GrantRecord
 
 
-# --- VNF packages --------------------------------------------------------------------------------
-
-
 class VnfPackageFile(Struct, frozen=True):
     """Package file with the descriptor_id of its VNFD."""
 

@@ -167,9 +167,6 @@ def build_id(attributes: Mapping[str, Any]) -> str:
     return join_id_parts(attributes.get("site_id"), attributes.get("name"))
 
 
-# --- checks ------------------------------------------------------------------------------------
-
-
 def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of the arguments and of the documents."""
     blocks = get_known_blocks(attributes, "vdu")
@@ -262,9 +259,6 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, m
             "or racks, reduce the number of VMs, or make the rule soft."
         )
     return Problem(get_document_path(rule.origin.file), kind, text, severity)
-
-
-# --- VMs ---------------------------------------------------------------------------------------
 
 
 def compute_demand(

@@ -233,9 +233,6 @@ def _build_size_key(sku: VmSku) -> tuple[float, int, str]:
     return -sku.memory_gib, -sku.host_vcpus, sku.name
 
 
-# --- a mix of SKUs -----------------------------------------------------------------------------
-
-
 class SkuCount(Struct, frozen=True):
     """Number of VMs of one SKU in every set."""
 

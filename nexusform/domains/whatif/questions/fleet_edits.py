@@ -88,9 +88,6 @@ class SimulatedFleet(Struct, frozen=True):
     clusters: Mapping[str, NodeCluster]
 
 
-# --- from flags --------------------------------------------------------------------------------
-
-
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> tuple[list[MemberEdit], list[Diagnostic]]:
     """Parse the edits of flags, in the order of `flags`, with diagnostics about invalid ones."""
     edits: list[MemberEdit] = []
@@ -162,9 +159,6 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
     MemberEditKind.PROPERTY: _parse_setting_edit,
     MemberEditKind.HEALTH: _parse_health_edit,
 }
-
-
-# --- to members --------------------------------------------------------------------------------
 
 
 def apply_member_edits(

@@ -279,9 +279,6 @@ def _compute_amount_reduction(name: str, usage: ResourceUsage, last_usage: Resou
     return usage.available[name].nano - available_last.nano if available_last is not None else 0
 
 
-# --- simulation --------------------------------------------------------------------------------
-
-
 def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
     """Simulate the edits; return diagnostics if edits are invalid."""
     members, problems = apply_member_edits(snapshot.members, edits)
@@ -411,9 +408,6 @@ def _build_drain_evictions(
             if not placement.spec.configuration.namespace and cluster in bound_clusters:
                 name = f"drain-eviction-{placement.key}-{cluster}"
                 yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
-
-
-# --- result ------------------------------------------------------------------------------------
 
 
 _RowKey = tuple[Address, str, str, str]

@@ -232,9 +232,6 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
 
 
-# --- budgets -----------------------------------------------------------------------------------
-
-
 def _compute_eviction_limits(
     budgets: Sequence[PodDisruptionBudget],
     existing: Sequence[ExistingPod],

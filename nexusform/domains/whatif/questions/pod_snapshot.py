@@ -260,9 +260,6 @@ def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, node
         )
 
 
-# --- nodes -------------------------------------------------------------------------------------
-
-
 def _build_node_cluster(
     cluster: VmOwnerSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
 ) -> NodeCluster:

@@ -270,9 +270,6 @@ def _compute_rack_limit(
     return max(maximum, ceil(len(pool.vms) / max(len(racks), 1)))
 
 
-# --- movable VMs -------------------------------------------------------------------------------
-
-
 def _find_blocking_constraint(
     cluster: VmOwnerSnapshot,
     pool: PoolSnapshot,
@@ -350,9 +347,6 @@ def _count_pods(pods: ClusterPods | None) -> Counter[str]:
         return Counter()
     daemons = {workload.key for workload in pods.workloads if workload.kind == _DAEMONS}
     return Counter(pod.node for pod in pods.existing if pod.node and pod.workload not in daemons)
-
-
-# --- machines ----------------------------------------------------------------------------------
 
 
 def _build_machines(

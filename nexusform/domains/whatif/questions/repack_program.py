@@ -168,8 +168,6 @@ class RepackProgram:
         """Number of rows and columns."""
         return len(self._program.lower), len(self._program.columns)
 
-    # --- rows and columns ----------------------------------------------------------------------
-
     def _build_program(self) -> None:
         """Build all rows and columns."""
         program = self._program
@@ -418,8 +416,6 @@ class RepackProgram:
                 if group[0] == "pool":
                     entries.append((self._get_spread_row(group[1], rack), 1.0))
                 program.add_column(0.0, _INFINITE, entries, None)
-
-    # --- solution ------------------------------------------------------------------------------
 
     def solve(self, seconds: float | None = None) -> RepackSolution | NoRepackSolution:
         """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools. `seconds`: limit

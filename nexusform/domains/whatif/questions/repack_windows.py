@@ -303,8 +303,6 @@ class _RepackSequenceBuilder:
             steps.append(RepackStep(source, location))
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
-    # --- target machines -----------------------------------------------------------------------
-
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
         """Place a VM on its intended machine by cordoning the machines preferred by the rule."""
         if source.handle in window.handles:
@@ -486,9 +484,6 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
     if request.window is not None:
         lower_bounds.append(ceil(sum(pool_counts.values()) / request.window))
     return max(lower_bounds, default=0)
-
-
-# --- verification ------------------------------------------------------------------------------
 
 
 def verify_sequence(

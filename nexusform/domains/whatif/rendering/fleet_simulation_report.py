@@ -276,9 +276,6 @@ def _build_capacity_row(member: MemberCapacity) -> Row:
     return Row((member.name, *cells))
 
 
-# --- as data -----------------------------------------------------------------------------------
-
-
 def _format_amounts(amounts: Mapping[str, object]) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 

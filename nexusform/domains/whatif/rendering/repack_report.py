@@ -264,9 +264,6 @@ def _is_rack_address(address: str) -> bool:
     return _RACK in address.split(".")
 
 
-# --- data --------------------------------------------------------------------------------------
-
-
 _FIGURES: Final = RecordForm(
     RepackResult,
     "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status want=request.want "

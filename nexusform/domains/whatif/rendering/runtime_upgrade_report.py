@@ -265,9 +265,6 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
     return (pool.cluster, name, f"{len(pool.down_vms):,}", f"{pool.remaining_count:,} of {pool.total:,}", consequence)
 
 
-# --- data --------------------------------------------------------------------------------------
-
-
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
     """Build the upgrades as JSON data."""
     sites = []

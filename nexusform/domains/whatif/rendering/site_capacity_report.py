@@ -98,9 +98,6 @@ def _format_share(free: float, total: float, unit: str) -> str:
     return f"{free:,} of {total:,} {unit}{percent}"
 
 
-# --- sections ----------------------------------------------------------------------------------
-
-
 def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     if answer.mix is not None:
         yield _build_mix_section(answer.mix)
@@ -227,9 +224,6 @@ def _build_unusable_capacity_line(cells: FragmentationCounts) -> str:
         f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits: vCPUs, memory or disk is used "
         "up."
     )
-
-
-# --- data --------------------------------------------------------------------------------------
 
 
 _ZONE: Final = RecordForm(

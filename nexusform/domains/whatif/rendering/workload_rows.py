@@ -73,9 +73,6 @@ _COLUMN_NOTE = (
 )
 
 
-# --- data --------------------------------------------------------------------------------------
-
-
 _MOVE: Final = RecordForm(PodMove, "pod from=old_node to=node? reason? certain=is_certain")
 _WORKLOAD: Final = RecordForm(WorkloadImpact, "cluster_id workload replicas before at_once running pending")
 _LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves", pods=_MOVE)
