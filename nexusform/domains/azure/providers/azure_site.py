@@ -70,13 +70,14 @@ from nexusform.domains.azure.providers.observed_site import (
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
+    ObjectKey,
     ProviderProblem,
     ReadRequest,
     ReadResult,
     StepPending,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -104,6 +105,9 @@ _AUTOMATIC_ACTIONS: Final = {
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
+# Operation groups of the SDK for types that are listed by subscription or resource group.
+_LISTED_TYPES: Final = {CLUSTER: CLUSTERS, VM: VMS}
+_GROUP_KEY: Final = "resource_group"  # in the private note of an object
 # Fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
@@ -167,13 +171,58 @@ class AzureSiteProvider(ObservedSites):
             self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the current objects and the progress of their changes."""
+        """Read the current objects, their resource groups and the progress of their changes. Raises ProviderProblem."""
         answers = super().read(requests)
-        progress_list = map(self._find_progress_of_begun_change, requests, answers)
-        return [
-            replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note})
-            for answer, progress in zip(answers, progress_list, strict=True)
-        ]
+        self._verify_absence(
+            [request for request, answer in zip(requests, answers, strict=True) if not answer.attributes]
+        )
+        managed = self._load_index().managed
+        results = []
+        for request, answer in zip(requests, answers, strict=True):
+            progress = self._find_progress_of_begun_change(request, answer)
+            note = {**answer.note, **progress.note}
+            key = (request.key.type, request.key.id)
+            if answer.attributes is not None and key in managed and request.key.type in _LISTED_TYPES:
+                note[_GROUP_KEY] = extract_resource_group(managed[key])
+            results.append(replace(answer, is_settled=progress.is_settled, note=note))
+        return results
+
+    def _verify_absence(self, requests: Sequence[ReadRequest]) -> None:
+        """Raise ProviderProblem for recorded clusters and VMs that are missing in Azure's lists, but may exist: a list
+        omits what the client may not read, and what is outside of the provider's resource group.
+        """
+        problems = []
+        for request in requests:
+            configured_group = get_text(request.attributes, "azure", "resource_group")
+            group = get_text(request.private_note, _GROUP_KEY) or configured_group
+            if not request.attributes or not group or request.key.type not in _LISTED_TYPES:
+                continue
+            reason = self._find_reason_of_omission(request.key, group)
+            if reason:
+                problems.append(f"{request.key.id} in resource group {group}, {reason}")
+        if problems:
+            raise ProviderProblem(
+                f"Azure no longer lists {format_first_items(problems, _MAX_NAMES, separator='; ')}. A plan without "
+                "it would create it again. If it was deleted, remove it from the state: nexusform state rm."
+            )
+
+    def _find_reason_of_omission(self, key: ObjectKey, group: str) -> str:
+        """Return why an unlisted resource may exist, "" if it does not."""
+        from azure.core.exceptions import AzureError, HttpResponseError
+
+        target = ArmTarget(_LISTED_TYPES[key.type], group, (key.id.rpartition("/")[2],))
+        try:
+            body = self._subscription.make_arm_client().get_body(target)
+        except HttpResponseError as problem:
+            return f"and does not allow to read it (status {problem.status_code}): a role assignment may be missing"
+        except AzureError as problem:
+            return f"and it cannot be read: {str(problem).splitlines()[0]}"
+        if body is None:
+            return ""
+        default_group = self._subscription.default_group
+        if default_group and default_group.lower() != group.lower():
+            return f"but it exists: the provider lists only resource group {default_group}"
+        return "but it exists"
 
     def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
         """Find the progress of an object's change begun by an earlier apply, if any."""

@@ -107,9 +107,10 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
-    """Return the trigger of a removed binding: eviction, scheduling cycle, staged run, or policy."""
-    if cluster in placement.evicted_clusters:
-        return Trigger.EVICTED
+    """Return the trigger of a removed binding: eviction or deletion, scheduling cycle, staged run, or policy."""
+    lost_bindings = placement.lost_bindings
+    if cluster in lost_bindings:
+        return lost_bindings[cluster]
     if cluster in placement.scheduling.release_triggers:
         return placement.scheduling.release_triggers[cluster]
     by_run = placement.spec.is_external and placement.find_rollout_step(cluster) is not None

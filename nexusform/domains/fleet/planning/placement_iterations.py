@@ -220,7 +220,7 @@ def _run_scheduling_cycles_of_placement(
         is_new=placement.spec.is_first_scheduling and is_first_cycle,
         policy_changed=placement.spec.policy_changed and is_first_cycle,
         number_increased=placement.spec.number_increased and is_first_cycle,
-        evicted_clusters=placement.evicted_clusters,
+        lost_bindings=placement.lost_bindings,
         departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
         member_triggers={change.member: change.trigger for change in changes if change.member in members},
         default_trigger=placement.rollout_trigger,

@@ -239,9 +239,27 @@ class PlacementPlan(Struct):
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
         """Missing clusters without an eviction."""
-        records = get_list(self.spec.observed_attributes, "evictions")
-        evicted_names = {record["cluster_name"] for record in records if record.get("executed")}
+        evicted_names = self._observed_evicted_clusters
         return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_names)
+
+    @property
+    def _observed_evicted_clusters(self) -> frozenset[str]:
+        """Clusters with an executed eviction on the hub."""
+        records = get_list(self.spec.observed_attributes, "evictions")
+        return frozenset(record["cluster_name"] for record in records if record.get("executed"))
+
+    @property
+    def lost_bindings(self) -> dict[str, Trigger]:
+        """Triggers of lost bindings by cluster. If no executed eviction is known for a binding in deletion, somebody
+        deleted it.
+        """
+        evicted_names = self._observed_evicted_clusters | {
+            eviction.cluster for _, eviction in self.evictions if eviction.is_executed
+        }
+        return {
+            cluster: Trigger.EVICTED if cluster in evicted_names else Trigger.BINDING_DELETED
+            for cluster in sorted(self.evicted_clusters)
+        }
 
     @property
     def has_changes(self) -> bool:

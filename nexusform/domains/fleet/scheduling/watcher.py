@@ -51,13 +51,14 @@ class Trigger(StrEnum):
 
 class SchedulingTriggers(Struct, frozen=True):
     """Edits of one plan that start a placement's chain of cycles. `member_triggers` has the trigger of each member that
-    queued it. `evicted_clusters` lost their binding by an eviction; `departed_clusters` are missing or leaving.
+    queued it, and `lost_bindings` that of each cluster with an evicted or deleted binding; `departed_clusters` are
+    missing or leaving.
     """
 
     is_new: bool = False
     policy_changed: bool = False
     number_increased: bool = False
-    evicted_clusters: frozenset[str] = frozenset()
+    lost_bindings: Mapping[str, Trigger] = field(default_factory=dict)
     departed_clusters: frozenset[str] = frozenset()
     member_triggers: Mapping[str, Trigger] = field(default_factory=dict)
     default_trigger: Trigger = Trigger.RESOURCES_CHANGED
@@ -67,7 +68,7 @@ _RELEASE_TRIGGERS = {
     ChangeCause.CLUSTER_LEFT: Trigger.CLUSTER_LEFT,
     ChangeCause.POLICY: Trigger.POLICY_CHANGED,
     ChangeCause.DOWNSCALE: Trigger.NUMBER_DECREASED,
-    ChangeCause.DELETED: Trigger.EVICTED,
+    ChangeCause.DELETED: Trigger.BINDING_DELETED,
 }
 
 
@@ -79,8 +80,8 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return Trigger.PLACEMENT_CREATED
     if triggers.policy_changed or change.action is BindingAction.REPOINTED:
         return Trigger.POLICY_CHANGED
-    if change.cluster in triggers.evicted_clusters:
-        return Trigger.EVICTED
+    if change.cluster in triggers.lost_bindings:
+        return triggers.lost_bindings[change.cluster]
     return triggers.member_triggers.get(change.cluster) or _find_general_trigger(triggers)
 
 
@@ -88,8 +89,8 @@ def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
     """Return the first trigger that applies to the whole placement."""
     if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
-    if triggers.evicted_clusters:
-        return Trigger.EVICTED
+    if triggers.lost_bindings:
+        return Trigger.EVICTED if Trigger.EVICTED in triggers.lost_bindings.values() else Trigger.BINDING_DELETED
     if triggers.departed_clusters:
         return Trigger.CLUSTER_LEFT
     return next((trigger for _, trigger in sorted(triggers.member_triggers.items())), triggers.default_trigger)

@@ -120,6 +120,7 @@ class Site:
     tells_etags: bool = True  # in bodies, as in API versions since 2025; older ones have them in the header only
     keeps_out: tuple[str, ...] = ()  # properties accepted but never shown
     signed: int = 0  # addresses of operations issued so far
+    hidden: str = "-"  # resource group that the client may not read
 
     # --- resources ---
 
@@ -445,13 +446,16 @@ class _Handler(BaseHTTPRequestHandler):
         if "/operationStatuses/" in path:
             return self.poll(path.rsplit("/", 1)[1])
         parts = path.split("/")
+        hidden = f"/resourcegroups/{site.hidden}/"
+        if hidden in f"{path.lower()}/":
+            return 403, build_error("AuthorizationFailed", "The client may not read this scope."), {}
         if len(parts) % 2 == 0:  # a list: the last part of its path is a type
             under = (
                 f"/{'/'.join(parts[1 : parts.index('providers')])}"
                 if "agentPools" not in parts
                 else (path.rsplit("/", 1)[0])
             )
-            bodies = [self.shown(body) for body in site.of_type(parts[-1], under)]
+            bodies = [self.shown(body) for body in site.of_type(parts[-1], under) if hidden not in body["id"].lower()]
             return 200, self.page(path, bodies), {}
         for operation in site.operations.values():
             if operation.owner.lower() == path.lower() and not operation.over:

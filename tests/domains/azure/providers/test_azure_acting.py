@@ -320,6 +320,38 @@ def test_resource_group_known_after_apply(nexusform: CommandRunner) -> None:
     assert nexusform("plan") == 0, nexusform.said
 
 
+def test_object_is_not_removed_because_its_role_assignment_is(nexusform: CommandRunner, server: ArmServer) -> None:
+    """Azure omits from its lists what the client may not read."""
+    write_configuration(NEW)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    server.site.hidden = "tenants"
+    for command in (
+        ("plan",),
+        ("apply", "-auto-approve"),
+        ("plan", "-destroy"),
+        ("apply", "-refresh-only", "-auto-approve"),
+    ):
+        assert nexusform(*command) == 1, nexusform.said
+        assert "lab/c in resource group tenants, and does not allow to read it (status 403)" in nexusform.said
+        assert "lab/d in resource" in nexusform.said
+        assert "lab/v in resource" in nexusform.said
+    server.site.hidden = "-"
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+@pytest.mark.usefixtures("server")
+def test_object_outside_of_the_listed_resource_group_is_not_removed(nexusform: CommandRunner) -> None:
+    write_configuration(NEW)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    main = Path("main.nf.hcl")
+    main.write_text(main.read_text().replace("}\n", '  resource_group = "others"\n}\n'))
+    assert nexusform("plan") == 1, nexusform.said
+    assert (
+        "lab/v in resource group tenants, but it exists: the provider lists only resource group others"
+        in nexusform.said
+    )
+
+
 HINTED = """
   placement_hint {
     hint_type            = "AntiAffinity"

@@ -132,7 +132,22 @@ def test_observations_name_current_rejections() -> None:
             SchedulingTriggers(member_triggers={"b": Trigger.CLUSTER_LEFT}, departed_clusters=frozenset("b")),
             Trigger.CLUSTER_LEFT,
         ),
-        (BindingAction.CREATED, SchedulingTriggers(evicted_clusters=frozenset("a")), Trigger.EVICTED),
+        (BindingAction.CREATED, SchedulingTriggers(lost_bindings={"a": Trigger.EVICTED}), Trigger.EVICTED),
+        (
+            BindingAction.CREATED,
+            SchedulingTriggers(lost_bindings={"a": Trigger.BINDING_DELETED}),
+            Trigger.BINDING_DELETED,
+        ),
+        (
+            BindingAction.CREATED,
+            SchedulingTriggers(lost_bindings={"b": Trigger.BINDING_DELETED, "c": Trigger.EVICTED}),
+            Trigger.EVICTED,
+        ),
+        (
+            BindingAction.CREATED,
+            SchedulingTriggers(lost_bindings={"b": Trigger.BINDING_DELETED}),
+            Trigger.BINDING_DELETED,
+        ),
         (BindingAction.REPOINTED, SchedulingTriggers(), Trigger.POLICY_CHANGED),
         (BindingAction.CREATED, SchedulingTriggers(), Trigger.RESOURCES_CHANGED),
     ],
