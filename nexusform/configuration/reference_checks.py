@@ -370,6 +370,12 @@ def _get_first_name(traversal: Traversal) -> str | None:
     return first.name if isinstance(first, TraverseAttribute) else None
 
 
+_UNDECLARED_IDS: Final = {
+    "input variable": "reference-to-undeclared-input-variable",
+    "local value": "reference-to-undeclared-local-value",
+}
+
+
 def _check_declared_name(
     traversal: Traversal, names: Collection[str], noun: str, article: str, advice: str
 ) -> Iterator[Diagnostic]:
@@ -380,7 +386,7 @@ def _check_declared_name(
     elif name not in names:
         hint = suggest_name(name, names) or advice
         detail = f'{article.capitalize()} {noun} with the name "{name}" has not been declared.{hint}'
-        yield build_error(f"reference-to-undeclared-{noun.replace(' ', '-')}", detail, traversal.span)
+        yield build_error(_UNDECLARED_IDS[noun], detail, traversal.span)
 
 
 def _build_incomplete_reference_error(traversal: Traversal, noun: str) -> Diagnostic:

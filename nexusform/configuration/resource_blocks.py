@@ -103,12 +103,21 @@ class _ModeTexts(NamedTuple):
     type_noun: str
     type_description: str
     invalid_type: str
+    invalid_type_name: str
     invalid_name: str
 
 
 _MODE_TEXTS: Final[Mapping[Mode, _ModeTexts]] = {
-    "managed": _ModeTexts("resource type", "a managed resource type", "invalid-resource-type", "invalid-resource-name"),
-    "data": _ModeTexts("data source", "a data source", "invalid-data-source", "invalid-data-resource-name"),
+    "managed": _ModeTexts(
+        "resource type",
+        "a managed resource type",
+        "invalid-resource-type",
+        "invalid-resource-type-name",
+        "invalid-resource-name",
+    ),
+    "data": _ModeTexts(
+        "data source", "a data source", "invalid-data-source", "invalid-data-source-name", "invalid-data-resource-name"
+    ),
 }
 
 
@@ -130,7 +139,7 @@ def decode_resource_block(
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
-    is_type_valid = check_name(kind, f"{_MODE_TEXTS[mode].invalid_type}-name", problems)
+    is_type_valid = check_name(kind, _MODE_TEXTS[mode].invalid_type_name, problems)
     is_name_valid = check_name(name, _MODE_TEXTS[mode].invalid_name, problems)
     if not (is_type_valid and is_name_valid):
         return None

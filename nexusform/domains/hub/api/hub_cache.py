@@ -13,7 +13,6 @@ from typing import Any, Final
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.files.run_log import log_event
-from nexusform.json_data.plain_data import get_mapping, get_text
 
 CACHE_THRESHOLD: Final = 5  # number of objects from which a collection is listed
 _MAX_FAILURES: Final = 5  # consecutive failures that end the watch
@@ -87,7 +86,7 @@ class CollectionCache:
         self.is_active = True
         for kind, body in events:
             name = get_namespaced_name(body)
-            version = get_text(body, "metadata", "resourceVersion") or version
+            version = str((body.get("metadata") or {}).get("resourceVersion") or version)
             with self._lock:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
@@ -147,14 +146,14 @@ class HubCache:
 
 def get_namespaced_name(body: Mapping[str, Any]) -> ObjectName:
     """Return namespace and name of an object."""
-    metadata = get_mapping(body, "metadata")
-    return get_text(metadata, "namespace"), str(metadata.get("name"))
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
 def get_parent_placement(body: Mapping[str, Any]) -> ObjectName:
     """Return namespace and name of the placement of an object created by the hub."""
-    metadata = get_mapping(body, "metadata")
-    return get_text(metadata, "namespace"), str(get_mapping(metadata, "labels").get(PARENT_LABEL))
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT_LABEL))
 
 
 def _split_object_path(path: str) -> tuple[str, ObjectName]:
