@@ -188,8 +188,8 @@ class AzureSiteProvider(ObservedSites):
         return results
 
     def _verify_absence(self, requests: Sequence[ReadRequest]) -> None:
-        """Raise ProviderProblem for recorded clusters and VMs that are missing in Azure's lists, but may exist: a list
-        omits what the client may not read, and what is outside of the provider's resource group.
+        """Raise ProviderProblem for recorded clusters and VMs missing in Azure's lists, but possibly existing: a list
+        omits resources without read permission, and those outside of the provider's resource group.
         """
         problems = []
         for request in requests:
@@ -207,7 +207,7 @@ class AzureSiteProvider(ObservedSites):
             )
 
     def _find_reason_of_omission(self, key: ObjectKey, group: str) -> str:
-        """Return why an unlisted resource may exist, "" if it does not."""
+        """Return the reason for an unlisted resource to exist, "" if it does not."""
         from azure.core.exceptions import AzureError, HttpResponseError
 
         target = ArmTarget(_LISTED_TYPES[key.type], group, (key.id.rpartition("/")[2],))
