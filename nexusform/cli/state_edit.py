@@ -99,8 +99,8 @@ class RemoveArguments(Struct, frozen=True, kw_only=True):
 def rm(arguments: RemoveArguments) -> int:
     """Remove ADDRESSES from the state: instances, resources or modules.
 
-    The objects keep running, unmanaged. Racks and machines record such VMs, and plans do not use
-    their capacity. RACK:VM removes such a record.
+    The objects keep running, unmanaged. Their racks and machines record such VMs, so plans keep
+    their capacity reserved. RACK:VM removes such a record.
     """
     from nexusform.planning.preparation.target_selection import split_object_address
 

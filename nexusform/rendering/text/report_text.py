@@ -199,9 +199,10 @@ def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
-    """Render a table below its caption; steps are limited."""
+    """Render a table below its caption; of a list of steps only the first rows."""
     lines = [paint(line, "bold") for line in _wrap_text(f"{table.caption}:", width)] if table.caption else []
-    max_rows = len(table.rows) if table.figures or has_details else _MAX_STEPS
+    is_list_of_steps = not (table.figures or has_details)
+    max_rows = _MAX_STEPS if is_list_of_steps else len(table.rows)
     visible_table = replace(table, rows=table.rows[:max_rows])
     rows = render_table(visible_table, paint, width - len(_INDENT), has_details=has_details)
     lines += [f"{_INDENT}{line}" for line in rows]

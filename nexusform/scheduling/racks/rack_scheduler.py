@@ -240,7 +240,9 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies, with the split of each machine that fits the fewest VMs of a SKU, and the most."""
+        """Return two copies: VMs in unknown NUMA cells have the layout with capacity for the fewest VMs of the SKU,
+        and for the most.
+        """
         shape = self._site.get_shape(sku)
         extremes = {
             machine: self._ledger.find_split_capacities(machine).find_extreme_capacities(shape)
@@ -257,7 +259,7 @@ class RackScheduler:
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> DecisionExplanation:
-        """Explain where `place` would put this VM now, and why not elsewhere. Changes nothing."""
+        """Explain where `place` would put this VM now, and why not elsewhere. Places nothing."""
         from nexusform.scheduling.racks.explanation import explain_placement
 
         self._choose_missing_splits()
@@ -407,7 +409,9 @@ class RackScheduler:
         return handle
 
     def _choose_missing_splits(self) -> None:
-        """Close the session and choose missing splits, before capacities are read."""
+        """Choose the layouts of VMs in unknown NUMA cells before capacities are read: the chosen layout may leave more
+        capacity. Closes the session, because it keeps old capacities.
+        """
         self._close_session()
         for machine in self._ledger.choose_cell_splits(self.split_choice):
             self._queues.mark_machine_changed(machine, capacity_freed=True)

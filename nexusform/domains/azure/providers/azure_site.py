@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -35,11 +36,13 @@ from nexusform.domains.azure.providers.azure_requests import (
     ArmTarget,
     AzureChangeFailed,
     build_failure_record,
+    read_provisioning_state,
     read_status_message,
 )
 from nexusform.domains.azure.providers.azure_subscription import (
     CLUSTERS,
     MACHINES,
+    MAX_PARALLEL,
     POOLS,
     VMS,
     AzureSubscription,
@@ -70,7 +73,6 @@ from nexusform.domains.azure.providers.observed_site import (
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
-    ObjectKey,
     ProviderProblem,
     ReadRequest,
     ReadResult,
@@ -108,6 +110,7 @@ _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
 # Operation groups of the SDK for types that are listed by subscription or resource group.
 _LISTED_TYPES: Final = {CLUSTER: CLUSTERS, VM: VMS}
 _GROUP_KEY: Final = "resource_group"  # in the private note of an object
+_DELETING: Final = "Deleting"  # provisioning state
 # Fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
@@ -172,13 +175,11 @@ class AzureSiteProvider(ObservedSites):
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the current objects, their resource groups and the progress of their changes. Raises ProviderProblem."""
-        answers = super().read(requests)
-        self._verify_absence(
-            [request for request, answer in zip(requests, answers, strict=True) if not answer.attributes]
-        )
+        answers = list(zip(requests, super().read(requests), strict=True))
+        self._verify_absence([request for request, answer in answers if not answer.attributes])
         managed = self._load_index().managed
         results = []
-        for request, answer in zip(requests, answers, strict=True):
+        for request, answer in answers:
             progress = self._find_progress_of_begun_change(request, answer)
             note = {**answer.note, **progress.note}
             key = (request.key.type, request.key.id)
@@ -191,36 +192,39 @@ class AzureSiteProvider(ObservedSites):
         """Raise ProviderProblem for recorded clusters and VMs missing in Azure's lists, but possibly existing: a list
         omits resources without read permission, and those outside of the provider's resource group.
         """
-        problems = []
-        for request in requests:
+        arm = self._subscription.make_arm_client()
+
+        def describe(request: ReadRequest) -> str:
             configured_group = get_text(request.attributes, "azure", "resource_group")
             group = get_text(request.private_note, _GROUP_KEY) or configured_group
             if not request.attributes or not group or request.key.type not in _LISTED_TYPES:
-                continue
-            reason = self._find_reason_of_omission(request.key, group)
-            if reason:
-                problems.append(f"{request.key.id} in resource group {group}, {reason}")
-        if problems:
+                return ""
+            target = ArmTarget(_LISTED_TYPES[request.key.type], group, (request.key.id.rpartition("/")[2],))
+            reason = self._find_reason_of_omission(arm, target)
+            return f"{request.key.id} in resource group {group}, {reason}" if reason else ""
+
+        with ThreadPoolExecutor(MAX_PARALLEL) as executor:
+            descriptions = [description for description in executor.map(describe, requests) if description]
+        if descriptions:
             raise ProviderProblem(
-                f"Azure no longer lists {format_first_items(problems, _MAX_NAMES, separator='; ')}. A plan without "
+                f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. A plan without "
                 "it would create it again. If it was deleted, remove it from the state: nexusform state rm."
             )
 
-    def _find_reason_of_omission(self, key: ObjectKey, group: str) -> str:
-        """Return the reason for an unlisted resource to exist, "" if it does not."""
+    def _find_reason_of_omission(self, arm: ArmClient, target: ArmTarget) -> str:
+        """Return the reason for an unlisted resource to exist, "" if it does not, or is in deletion."""
         from azure.core.exceptions import AzureError, HttpResponseError
 
-        target = ArmTarget(_LISTED_TYPES[key.type], group, (key.id.rpartition("/")[2],))
         try:
-            body = self._subscription.make_arm_client().get_body(target)
+            body = arm.get_body(target)
         except HttpResponseError as problem:
             return f"and does not allow to read it (status {problem.status_code}): a role assignment may be missing"
         except AzureError as problem:
             return f"and it cannot be read: {str(problem).splitlines()[0]}"
-        if body is None:
+        if body is None or read_provisioning_state(body) == _DELETING:
             return ""
         default_group = self._subscription.default_group
-        if default_group and default_group.lower() != group.lower():
+        if default_group and default_group.lower() != target.group.lower():
             return f"but it exists: the provider lists only resource group {default_group}"
         return "but it exists"
 

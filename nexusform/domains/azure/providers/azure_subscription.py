@@ -61,7 +61,7 @@ _SUPPLY_KINDS: Final = (
     "volumes",
     "kubernetes_versions",
 )
-_MAX_PARALLEL: Final = 8  # requests at a time
+MAX_PARALLEL: Final = 8  # requests at a time
 _FIRST_ERROR: Final = 300  # the first status without success
 _MAX_RETRIES: Final = 3
 _THROTTLED: Final = 429
@@ -123,7 +123,7 @@ class AzureSubscription:
                 (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
                 for cluster in documents[CLUSTERS]
             ]
-            with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
+            with ThreadPoolExecutor(MAX_PARALLEL) as executor:  # pools need one request per cluster
                 pools = executor.map(lambda owner: self.list_pools(*owner), owners)
                 documents[POOLS] = list(chain.from_iterable(pools))
             self.documents = documents

@@ -101,7 +101,7 @@ def _explain_at_decision_time(
 def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
-    """Return the objects of a cluster's snapshot, and its resources; the future ones without a rollout."""
+    """Return objects and rendered resources of a cluster's snapshot; of the latest one without binding or rollout."""
     resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
     if binding is None or resources is None:
         store = placement.snapshot_store

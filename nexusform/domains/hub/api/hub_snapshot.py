@@ -191,7 +191,8 @@ def read_selected_objects(
             if not matches or _build_key(body) in known:
                 continue
             selected.items.append(_remove_secrets(body))
-            if body["kind"] == "Namespace" and any(selector["scope"] != "NamespaceOnly" for selector in matches):
+            is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
+            if is_namespace and any(selector["scope"] != "NamespaceOnly" for selector in matches):
                 namespaces[str(body["metadata"]["name"])] = None
     for namespace in namespaces:
         for collection in _list_namespaced_collections(hub, namespace):

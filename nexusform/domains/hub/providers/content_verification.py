@@ -138,7 +138,7 @@ class ContentVerifier:
         return len({title for title, _ in before ^ after})
 
     def _find_snapshot_difference(self, index: int) -> str | None:
-        """Return how the objects of a resource snapshot differ from the planned ones; None without permission."""
+        """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
             bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)

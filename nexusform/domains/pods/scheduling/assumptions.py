@@ -424,7 +424,7 @@ def _get_workload_and_time(pod: ExistingPod) -> tuple[str, int]:
 
 
 def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with a newer version, if the version is unknown."""
+    """Yield the scene under the version with other balance scores, if the version is unknown and samples suffice."""
     if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
         cluster = replace(scene.cluster, version=BALANCE_CHANGE)
         yield f"from Kubernetes {'.'.join(map(str, BALANCE_CHANGE))} on", replace(scene, cluster=cluster)

@@ -334,14 +334,15 @@ class OverridingProvider:
 
 def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
     """Return the planned values with the override values inserted."""
-    values = tuple(_list_scalars(answers, ()))
+    values = tuple(_list_leaves(answers, ()))
     planned = replace_unknown(request.planned or {})
     return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))
 
 
-def _list_scalars(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _list_leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield path and value of each part other than a mapping; an empty mapping counts as a part, except the whole."""
     if isinstance(value, Mapping) and (value or not path):
         for name, part in value.items():
-            yield from _list_scalars(part, (*path, name))
+            yield from _list_leaves(part, (*path, name))
     else:
         yield path, value

@@ -183,7 +183,7 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
 def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
     """Simulate a runtime upgrade rack by rack: VMs down, VMs left per cluster.
 
-    Exit code 2 if a control plane loses its quorum or a pool has no node left.
+    Exit code 2 if a control plane loses its quorum, a pool has no node left, or unhealthy machines stop the upgrade.
     """
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:

@@ -320,7 +320,19 @@ def test_resource_group_known_after_apply(nexusform: CommandRunner) -> None:
     assert nexusform("plan") == 0, nexusform.said
 
 
-def test_object_is_not_removed_because_its_role_assignment_is(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_object_in_deletion_counts_as_removed(nexusform: CommandRunner, server: ArmServer) -> None:
+    """Azure may omit it from lists before it answers 404."""
+    write_configuration(NEW)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    unlisted = next(path for path in server.site.resources if path.endswith("/virtualmachines/v"))
+    server.site.resources[unlisted]["properties"]["provisioningState"] = "Deleting"
+    listed = server.site.of_type
+    server.site.of_type = lambda kind, under: [body for body in listed(kind, under) if body["name"] != "v"]  # type: ignore[method-assign]
+    assert nexusform("plan") == 0, nexusform.said
+    assert "Plan: 1 to add, 0 to change, 0 to destroy." in nexusform.said
+
+
+def test_missing_role_assignment_is_no_deletion(nexusform: CommandRunner, server: ArmServer) -> None:
     """Azure omits from its lists what the client may not read."""
     write_configuration(NEW)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
