@@ -121,7 +121,10 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests = [
             ReadRequest(
-                ObjectKey(address.type, str(recorded.attributes.get("id")), 0), recorded.attributes, str(address)
+                ObjectKey(address.type, str(recorded.attributes.get("id")), 0),
+                recorded.attributes,
+                str(address),
+                private_note=recorded.note,
             )
             for address, recorded, _ in objects
         ]

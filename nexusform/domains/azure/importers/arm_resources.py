@@ -25,6 +25,13 @@ def normalize_id(arm_id: str) -> str:
     return arm_id.strip().rstrip("/").lower()
 
 
+def extract_resource_group(arm_id: str) -> str:
+    """Return the resource group in an ARM id, "" if absent."""
+    parts = arm_id.split("/")
+    lowered = [part.lower() for part in parts]
+    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""
+
+
 def extract_name(arm_id: str | None) -> str:
     """Return the last segment of an ARM id, "" without one."""
     return (arm_id or "").strip().rstrip("/").rpartition("/")[2]

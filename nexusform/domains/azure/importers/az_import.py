@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.azure.importers.arm_resources import extract_name
+from nexusform.domains.azure.importers.arm_resources import extract_name, extract_resource_group
 from nexusform.domains.azure.importers.az_recorded_nodes import (
     NO_NODES,
     RecordedNodes,
@@ -59,7 +59,7 @@ Reference = tuple[str, str]  # type and id
 
 class ImportedSiteObject(Struct, frozen=True):
     """One object to import: type, id, attributes as plain data, and references as (type, id) by argument
-    path. `note` is recorded with the object in state.
+    path. `note` and `resource_group` are recorded with the object in state.
     """
 
     type: str
@@ -67,6 +67,7 @@ class ImportedSiteObject(Struct, frozen=True):
     attributes: Mapping[str, Any]
     references: Mapping[Path, Reference] = field(default_factory=dict)
     note: Mapping[str, Any] | None = None
+    resource_group: str = ""
 
 
 class ImportedSite(Struct, frozen=True):
@@ -178,7 +179,9 @@ class _SiteImport:
             "machines": {},
             "status": "active",
         }
-        return ImportedSiteObject("nexus_rack", rack_id, attributes, {("site_id",): ("nexus_site", self.name)})
+        references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
+        group = extract_resource_group(rack.id)
+        return ImportedSiteObject("nexus_rack", rack_id, attributes, references, resource_group=group)
 
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
@@ -205,7 +208,8 @@ class _SiteImport:
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
             exported_at = self.site.exported_at if self.site.is_age_certain else None
             note = build_observed_facts_note(attributes, {machine.name: machine}, {}, exported_at)
-            yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note)
+            group = extract_resource_group(machine.id)
+            yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 
     # --- clusters ---
 
@@ -229,8 +233,9 @@ class _SiteImport:
         for name, pool in pools.items():
             pool_nodes = by_pool.get(name, [])
             nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], pool_nodes)
+        cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
-            "id": f"{self.name}/{cluster.name}",
+            "id": cluster_id,
             "site_id": self.name,
             "name": cluster.name,
             "kubernetes_version": cluster.kubernetes_version,
@@ -250,7 +255,8 @@ class _SiteImport:
         sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
         references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
-        return ImportedSiteObject(CLUSTER, f"{self.name}/{cluster.name}", attributes, references)
+        group = extract_resource_group(cluster.id)
+        return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
         """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
@@ -376,7 +382,8 @@ class _SiteImport:
             "cells": None,
             "provenance": OBSERVED,
         }
-        return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references)
+        group = extract_resource_group(vm.id)
+        return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references, resource_group=group)
 
     # --- occupied capacity ---
 
@@ -439,7 +446,8 @@ def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[s
             sku = item.references.get(("agent_pool", name, "vm_sku_name"))
             if sku is not None:
                 references["vm_sku_name",] = sku
-            yield replace(pool, attributes={**pool.attributes, "nodes": nodes}, references=references)
+            attributes = {**pool.attributes, "nodes": nodes}
+            yield replace(pool, attributes=attributes, references=references, resource_group=item.resource_group)
 
 
 def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, Any]) -> ImportedSiteObject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -12,7 +13,7 @@ from nexusform.domains.azure.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -68,14 +69,21 @@ def make_provider(
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
+    from nexusform.domains.azure.providers.absence_check import verify_absence
     from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     subscription = AzureSubscription(_resolve_subscription_setting(settings), exit_stack)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
-        advice = "wait until it is done"
-        return ObservedSites(NAME, source, advice, subscription.read_sites, identity=subscription.identity)
+        return ObservedSites(
+            NAME,
+            source,
+            "wait until it is done",
+            subscription.read_sites,
+            verify_absence=partial(verify_absence, subscription),
+            identity=subscription.identity,
+        )
     acts_on_machines = bool(settings.get("act_on_machines"))
     trust = KubeconfigTrust(confinement)
     return AzureSiteProvider(NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=trust)
@@ -87,6 +95,15 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
 
     with ExitStack() as exit_stack:
         return AzureSubscription(_resolve_subscription_setting(settings), exit_stack).read_sites()
+
+
+def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[ReadRequest]) -> None:
+    """Raise ProviderProblem unless these unlisted objects do not exist in Azure."""
+    from nexusform.domains.azure.providers.absence_check import verify_absence
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
+
+    with ExitStack() as exit_stack:
+        verify_absence(AzureSubscription(_resolve_subscription_setting(settings), exit_stack), requests)
 
 
 def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.documents.times import parse_time
+from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.providers.azure_requests import (
     VISIBILITY_TIMEOUT,
     ArmChange,
@@ -24,7 +25,7 @@ from nexusform.domains.azure.providers.azure_requests import (
     AzureChangeFailed,
     RetryLater,
 )
-from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_resource_group
+from nexusform.domains.azure.providers.azure_subscription import MACHINES
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     CordonAction,

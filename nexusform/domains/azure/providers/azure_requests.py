@@ -25,6 +25,7 @@ _TYPES: Final = {
     "agent_pools": ("kubernetesClusters", "agentPools"),
     "virtual_machines": ("virtualMachines",),
     "bare_metal_machines": ("bareMetalMachines",),
+    "racks": ("racks",),
 }
 FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 FAILED_STATES: Final = frozenset({"Failed", "Canceled"})

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.azure.importers.arm_resources import normalize_id
+from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
+from nexusform.domains.azure.providers.absence_check import verify_absence
 from nexusform.domains.azure.providers.azure_actions import (
     MachineActionClient,
     build_action_change,
@@ -36,19 +37,16 @@ from nexusform.domains.azure.providers.azure_requests import (
     ArmTarget,
     AzureChangeFailed,
     build_failure_record,
-    read_provisioning_state,
     read_status_message,
 )
 from nexusform.domains.azure.providers.azure_subscription import (
     CLUSTERS,
     MACHINES,
-    MAX_PARALLEL,
     POOLS,
     VMS,
     AzureSubscription,
     Body,
     convert_azure_errors,
-    extract_resource_group,
 )
 from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
 from nexusform.domains.azure.providers.machine_cordons import (
@@ -66,6 +64,7 @@ from nexusform.domains.azure.providers.node_recreation import (
     recreate_nodes,
 )
 from nexusform.domains.azure.providers.observed_site import (
+    GROUP_KEY,
     ObservedObjectComparison,
     ObservedSites,
     build_observed_object,
@@ -107,10 +106,6 @@ _AUTOMATIC_ACTIONS: Final = {
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
-# Operation groups of the SDK for types that are listed by subscription or resource group.
-_LISTED_TYPES: Final = {CLUSTER: CLUSTERS, VM: VMS}
-_GROUP_KEY: Final = "resource_group"  # in the private note of an object
-_DELETING: Final = "Deleting"  # provisioning state
 # Fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
@@ -130,7 +125,14 @@ class AzureSiteProvider(ObservedSites):
         acts_on_machines: bool = False,
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
-        super().__init__(name, source, "wait until it is done", subscription.read_sites, identity=subscription.identity)
+        super().__init__(
+            name,
+            source,
+            "wait until it is done",
+            subscription.read_sites,
+            verify_absence=partial(verify_absence, subscription),
+            identity=subscription.identity,
+        )
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
@@ -174,59 +176,12 @@ class AzureSiteProvider(ObservedSites):
             self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the current objects, their resource groups and the progress of their changes. Raises ProviderProblem."""
-        answers = list(zip(requests, super().read(requests), strict=True))
-        self._verify_absence([request for request, answer in answers if not answer.attributes])
-        managed = self._load_index().managed
+        """Read the current objects and the progress of their changes. Raises ProviderProblem."""
         results = []
-        for request, answer in answers:
+        for request, answer in zip(requests, super().read(requests), strict=True):
             progress = self._find_progress_of_begun_change(request, answer)
-            note = {**answer.note, **progress.note}
-            key = (request.key.type, request.key.id)
-            if answer.attributes is not None and key in managed and request.key.type in _LISTED_TYPES:
-                note[_GROUP_KEY] = extract_resource_group(managed[key])
-            results.append(replace(answer, is_settled=progress.is_settled, note=note))
+            results.append(replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note}))
         return results
-
-    def _verify_absence(self, requests: Sequence[ReadRequest]) -> None:
-        """Raise ProviderProblem for recorded clusters and VMs missing in Azure's lists, but possibly existing: a list
-        omits resources without read permission, and those outside of the provider's resource group.
-        """
-        arm = self._subscription.make_arm_client()
-
-        def describe(request: ReadRequest) -> str:
-            configured_group = get_text(request.attributes, "azure", "resource_group")
-            group = get_text(request.private_note, _GROUP_KEY) or configured_group
-            if not request.attributes or not group or request.key.type not in _LISTED_TYPES:
-                return ""
-            target = ArmTarget(_LISTED_TYPES[request.key.type], group, (request.key.id.rpartition("/")[2],))
-            reason = self._find_reason_of_omission(arm, target)
-            return f"{request.key.id} in resource group {group}, {reason}" if reason else ""
-
-        with ThreadPoolExecutor(MAX_PARALLEL) as executor:
-            descriptions = [description for description in executor.map(describe, requests) if description]
-        if descriptions:
-            raise ProviderProblem(
-                f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. A plan without "
-                "it would create it again. If it was deleted, remove it from the state: nexusform state rm."
-            )
-
-    def _find_reason_of_omission(self, arm: ArmClient, target: ArmTarget) -> str:
-        """Return the reason for an unlisted resource to exist, "" if it does not, or is in deletion."""
-        from azure.core.exceptions import AzureError, HttpResponseError
-
-        try:
-            body = arm.get_body(target)
-        except HttpResponseError as problem:
-            return f"and does not allow to read it (status {problem.status_code}): a role assignment may be missing"
-        except AzureError as problem:
-            return f"and it cannot be read: {str(problem).splitlines()[0]}"
-        if body is None or read_provisioning_state(body) == _DELETING:
-            return ""
-        default_group = self._subscription.default_group
-        if default_group and default_group.lower() != target.group.lower():
-            return f"but it exists: the provider lists only resource group {default_group}"
-        return "but it exists"
 
     def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
         """Find the progress of an object's change begun by an earlier apply, if any."""
@@ -385,7 +340,8 @@ class AzureSiteProvider(ObservedSites):
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
-        current_group = observed_group or self._created_groups.get(owner, "")
+        recorded_group = get_text(request.private_note, GROUP_KEY)
+        current_group = observed_group or self._created_groups.get(owner, "") or recorded_group
         requested_group = get_mapping(request.attributes, "azure").get("resource_group") or ""
         if requested_group is UNKNOWN:  # Apply knows it, and compares it then.
             return current_group or "(known after apply)"

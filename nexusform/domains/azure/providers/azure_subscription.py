@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.azure.importers.arm_resources import normalize_id
+from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.providers.azure_rate_limit import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming
 from nexusform.files.access_record import read_variable
@@ -48,10 +48,11 @@ PUBLIC_ENDPOINT: Final = "https://management.azure.com"
 _SIGN_IN: Final = "Sign in with `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET."
 MACHINES: Final = "bare_metal_machines"
 CLUSTERS: Final = "kubernetes_clusters"
+RACKS: Final = "racks"
 POOLS: Final = "agent_pools"
 VMS: Final = "virtual_machines"
 # Kinds of documents that are lists of a subscription.
-_LISTED_KINDS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
+_LISTED_KINDS: Final = ("clusters", RACKS, MACHINES, VMS, CLUSTERS, "rack_skus")
 # Supplies besides machines; unknown if the subscription does not list them.
 _SUPPLY_KINDS: Final = (
     "l3_networks",
@@ -289,13 +290,6 @@ def convert_azure_errors() -> Iterator[None]:
         lines = str(problem).splitlines() or [type(problem).__name__]
         sign_in_hint = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
         raise ProviderProblem(f"Azure cannot be read: {lines[0]}{sign_in_hint}") from None
-
-
-def extract_resource_group(arm_id: str) -> str:
-    """Return the resource group in an ARM id, "" if absent."""
-    parts = arm_id.split("/")
-    lowered = [part.lower() for part in parts]
-    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""
 
 
 def build_deadline_policy(endpoint: str) -> Any:

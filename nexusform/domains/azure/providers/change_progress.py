@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.azure.importers.arm_resources import normalize_id
+from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
 from nexusform.domains.azure.providers.azure_changes import POOL, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import (
@@ -22,7 +22,7 @@ from nexusform.domains.azure.providers.azure_requests import (
     read_provisioning_state,
     read_status_message,
 )
-from nexusform.domains.azure.providers.azure_subscription import Body, extract_resource_group
+from nexusform.domains.azure.providers.azure_subscription import Body
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.vms import CONTROL_PLANE

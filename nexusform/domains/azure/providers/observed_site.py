@@ -44,6 +44,7 @@ _MAX_NAMES: Final = 4
 # One VM on a machine, as in the note UNMANAGED.
 _UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]
 
+GROUP_KEY: Final = "resource_group"  # in the private note of an object
 # Types unknown to Azure; they exist only in state.
 _SITE: Final = "nexus_site"
 _STRATEGY: Final = "update_strategy"
@@ -75,16 +76,19 @@ class ObservedSites(FixedIdentity):
         read_sites: ReadSites,
         *,
         is_captured: bool = False,
+        verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None,
         identity: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `is_captured`: the sites are from a capture. `identity` are subscription and location.
+        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem unless the
+        unlisted objects do not exist. `identity` are subscription and location.
         """
         self.name = name
         self.source = source
         self._advice = advice
         self._read = read_sites
         self._is_captured = is_captured
+        self._verify_absence = verify_absence
         super().__init__(identity or {})
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
@@ -110,7 +114,10 @@ class ObservedSites(FixedIdentity):
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
         unmanaged_rows = self._collect_unmanaged_vms(objects.values())
-        return [self._read_object(request, objects, machine_names, unmanaged_rows) for request in requests]
+        results = [self._read_object(request, objects, machine_names, unmanaged_rows) for request in requests]
+        answers = zip(requests, results, strict=True)
+        self._verify_absence([request for request, answer in answers if request.attributes and not answer.attributes])
+        return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the object was created. Raises ProviderProblem until it exists."""
@@ -131,6 +138,7 @@ class ObservedSites(FixedIdentity):
         exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
         if exists or not self._has_complete_list_for_object(key):
             raise ManualStepPending(self._describe_not_done(request, "removed"))
+        self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find the object of that type and id; it is managed from now on."""
@@ -186,7 +194,8 @@ class ObservedSites(FixedIdentity):
         if self._is_node_list_missing(key):
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
-        note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation}
+        group_note = {GROUP_KEY: item.resource_group} if item.resource_group else {}
+        note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation, **group_note}
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:

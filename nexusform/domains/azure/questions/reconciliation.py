@@ -170,7 +170,7 @@ class _SiteReplayer:
 
 
 _DAY = "2024-01-09"
-MISSING = "it is not in the export"
+MISSING = "it is no longer listed"
 UNPLACED = "it has no machine"
 
 
@@ -283,7 +283,7 @@ def compare_cluster_vms(
 def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
     """Find the reason, visible in the export, for a VM to be off its recorded machine; "" if none."""
     if observed is None:
-        return f"{machine} is not in the export"
+        return f"{machine} is no longer listed"
     rejection = find_unschedulable_reasons(observed.facts)
     return f"{machine}: {rejection}" if rejection else ""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -38,8 +39,8 @@ from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
-from nexusform.domains.azure.providers.observed_site import ReadSites
-from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.domains.azure.providers.observed_site import GROUP_KEY, ReadSites
+from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Action
@@ -77,7 +78,7 @@ _HEADING: Final = """\
 class Source(Struct, frozen=True):
     """Source of sites. `name`: display name. `read`: returns sites and findings. `provider`: key of the
     provider for later plans. `settings`: those of its block, None if configured already. `alias`: set if
-    other blocks of its kind exist.
+    other blocks of its kind exist. `verify_absence`: as of ObservedSites.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Source(Struct, frozen=True):
     provider: str
     settings: Mapping[str, str] | None = None
     alias: str = ""
+    verify_absence: Callable[[Sequence[ReadRequest]], None] = lambda _requests: None
 
 
 class SiteImportPlan(Struct, frozen=True):
@@ -341,7 +343,8 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     computed = add_computed_attributes(attributes, run.project.registries)
     imports: dict[Address, ImportedObject] = {}
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
-        current = ObjectState(computed[address], creation, provider=site_import.provider, private=item.note)
+        private = {**(item.note or {}), **({GROUP_KEY: item.resource_group} if item.resource_group else {})} or None
+        current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
     options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
     plan = run.plan(options).plan
@@ -380,7 +383,13 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
             return None, problems
         subscription = azure.resolve_subscription(settings)
         new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
-        return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings), []
+        return Source(
+            name=f"subscription {subscription}",
+            read=lambda: azure.read_azure(settings),
+            provider=azure.KIND,
+            settings=new_settings,
+            verify_absence=partial(azure.verify_absence_in_azure, settings),
+        ), []
     return _build_directory_source(location, source_name, blocks), []
 
 

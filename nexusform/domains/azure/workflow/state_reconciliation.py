@@ -18,6 +18,7 @@ from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
+from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK
 from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.domains.azure.questions.reconciliation import (
     ClusterLocationCheck,
@@ -111,9 +112,15 @@ def _read_sites_and_build_provider(
         "capture the export again" if is_captured else "look again",
         lambda: (sites, list(findings)),
         is_captured=is_captured,
+        verify_absence=source.verify_absence,
     )
     problems = [convert_problem(problem) for problem in findings if problem.severity is Severity.ERROR]
     return (None, problems) if problems else ((sites, provider), [])
+
+
+def _build_read_request(address: Address, current: ObjectState) -> ReadRequest:
+    key = ObjectKey(address.type, str(current.attributes.get("id")), current.creation)
+    return ReadRequest(key, current.attributes, str(address), private_note=current.note)
 
 
 class _Reconciler:
@@ -189,16 +196,17 @@ class _Reconciler:
                 yield address, current, kind
 
     def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
-        """Read the objects with VMs; return observed, absent and uncaptured ones."""
+        """Read the objects with VMs; return observed, absent and uncaptured ones. Racks and machines are read as well:
+        a VM on one without read permission appears to have no machine. Raises ProviderProblem.
+        """
         objects = list(self._list_vm_objects())
-        requests = [
-            ReadRequest(
-                ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
-                current.attributes,
-                str(address),
-            )
-            for address, current, _ in objects
+        requests = [_build_read_request(address, current) for address, current, _ in objects]
+        hardware = [
+            _build_read_request(address, instance.current)
+            for address, instance in self.state.instances.items()
+            if address.type in {RACK, MACHINE} and instance.current is not None
         ]
+        self.provider.read(hardware)
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
         uncaptured: list[Address] = []

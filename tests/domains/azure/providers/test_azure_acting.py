@@ -351,6 +351,38 @@ def test_missing_role_assignment_is_no_deletion(nexusform: CommandRunner, server
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(("group", "name"), [("tenants", "lab/c"), ("hosted", "lab/r1/m1")])
+def test_imported_object_is_not_removed_because_its_role_assignment_is(
+    nexusform: CommandRunner, server: ArmServer, group: str, name: str, read_only: bool
+) -> None:
+    """The import records resource groups; no refresh is needed before."""
+    if read_only:
+        main = Path("main.nf.hcl")
+        main.write_text(main.read_text().replace("}\n", "  read_only = true\n}\n"))
+    server.site.hidden = group
+    state = Path("state/nexusform.nfstate").read_bytes()
+    for command in (("plan",), ("plan", "-destroy"), ("reconcile", "-from=azure")):
+        assert nexusform(*command) == 1, nexusform.said
+        assert f"{name} in resource group {group}, and does not allow to read it (status 403)" in nexusform.said
+    assert Path("state/nexusform.nfstate").read_bytes() == state
+    server.site.hidden = "-"
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_manual_deletion_is_not_done_because_a_role_assignment_is_missing(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    main = Path("main.nf.hcl")
+    main.write_text(main.read_text().replace("}\n", "  read_only = true\n}\n"))
+    assert nexusform("plan", "-destroy", "-target=nexus_kubernetes_cluster.c", "-out=p") == 0, nexusform.said
+    server.site.hidden = "tenants"
+    assert nexusform("apply", "p") == 1, nexusform.said
+    assert "lab/c in resource group tenants, and does not allow to read it" in nexusform.said
+    server.site.hidden = "-"
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
 @pytest.mark.usefixtures("server")
 def test_object_outside_of_the_listed_resource_group_is_not_removed(nexusform: CommandRunner) -> None:
     write_configuration(NEW)
