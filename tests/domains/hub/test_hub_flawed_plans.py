@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.hub.conftest import CommandRunner
-from tests.domains.hub.hub_front import Front
+from tests.domains.hub.hub_front import Body, Front, RequestRejection
 from tests.domains.hub.test_fleet_provider import write_configuration
 
 BUDGET = """
@@ -102,6 +102,27 @@ def test_skipped_dry_run_is_reported(
     run_command("apply", "-auto-approve")
     ended, said = run_command("plan", "-refresh=false", "-detailed-exitcode")
     assert (ended, "Not checked" in said) == (0, False), said
+
+
+@pytest.mark.our_hub_alone
+def test_other_placements_of_written_objects_may_be_unknown(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_configuration()
+    assert run_command("apply", "-auto-approve")[0] == 0
+    write_configuration(content="2")
+    respond = hub.respond
+
+    def reject_list(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+        if path.endswith("/resourceplacements"):
+            words = 'User "bob" cannot list resource "resourceplacements" in API group "placement.kubernetes-fleet.io"'
+            raise RequestRejection(403, f"resourceplacements is forbidden: {words}")
+        return respond(method, path, query, token, content)
+
+    monkeypatch.setattr(hub, "respond", reject_list)
+    code, said = run_command("plan", "-target=fleet_hub_manifest.web", "-details")
+    assert (code, said.count("It is unknown which other placements select the changed objects: ")) == (0, 1), said
+    assert 'user "bob" may not list resourceplacements' in said
 
 
 def test_excluded_placements_of_written_objects_are_named(hub: Front, run_command: CommandRunner) -> None:

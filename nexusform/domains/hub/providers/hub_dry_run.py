@@ -481,9 +481,9 @@ def _has_unknown_value(value: Any) -> bool:
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
 Body = Mapping[str, Any]
-ObjectKey = tuple[str, str, str]  # kind, namespace and name
-# by selected object; a namespace with its content has no name
-SelectionIndex = Mapping[ObjectKey, Sequence[Body]]
+PlacementKey = tuple[str, str, str]  # kind, namespace and name
+# by group, kind, namespace and name of a selected object; a namespace with its content has no kind and name
+SelectionIndex = Mapping[tuple[str, str, str, str], Sequence[Body]]
 
 
 def find_affected_placements(
@@ -504,18 +504,23 @@ def find_affected_placements(
         for request in requests
         if request.key.type in PLACEMENT_TYPES and (values := request.planned or request.prior)
     }
-    placements = (item for item in _list_rolling_placements(hub) if _get_key(item) not in planned_placements)
-    index: dict[ObjectKey, list[Body]] = {}
+    placements, obstacles = _list_rolling_placements(hub)
+    if obstacles:
+        detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
+        yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
+    index: dict[tuple[str, str, str, str], list[Body]] = {}
     for placement in placements:
+        if _get_key(placement) in planned_placements:
+            continue
         includes_content = any(
-            selector.get("kind") == "Namespace" and selector.get("selectionScope") != "NamespaceOnly"
+            _is_namespace(selector) and selector.get("selectionScope") != "NamespaceOnly"
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
         for selected in list_mappings(placement, "status", "selectedResources"):
-            kind, name = get_text(selected, "kind"), get_text(selected, "name")
-            index.setdefault((kind, get_text(selected, "namespace"), name), []).append(placement)
-            if includes_content and kind == "Namespace":
-                index.setdefault(("", name, ""), []).append(placement)
+            group, kind, namespace, name = (get_text(selected, key) for key in ("group", "kind", "namespace", "name"))
+            index.setdefault((group, kind, namespace, name), []).append(placement)
+            if includes_content and _is_namespace(selected):
+                index.setdefault(("", "", name, ""), []).append(placement)
     for number, objects in changed_objects.items():
         descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
         if descriptions:
@@ -532,18 +537,23 @@ def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeReq
     return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
 
-def _list_rolling_placements(hub: HubClient) -> Iterator[Body]:
-    """Yield the listable placements rolled out by the hub automatically."""
+def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
+    """List the placements rolled out by the hub automatically; return also the reasons for kinds not listed."""
+    rolling_placements: list[Body] = []
+    obstacles: list[str] = []
     for kind in ("ClusterResourcePlacement", "ResourcePlacement"):
         try:
             placements = hub.list_objects(KINDS[kind].collection)
-        except ApiError:
+        except ApiError as api_error:
+            if api_error.kind not in {ApiErrorKind.UNKNOWN_KIND, ApiErrorKind.NOT_FOUND}:
+                obstacles.append(api_error.reason)
             continue
-        yield from (
+        rolling_placements += (
             {"kind": kind, **placement}
             for placement in placements
             if not has_external_rollout(placement) and _list_clusters(placement)
         )
+    return rolling_placements, obstacles
 
 
 def _list_clusters(placement: Body) -> list[str]:
@@ -551,16 +561,20 @@ def _list_clusters(placement: Body) -> list[str]:
     return sorted(str(status["clusterName"]) for status in statuses if status.get("clusterName"))
 
 
-def _get_key(placement: Body) -> ObjectKey:
+def _is_namespace(reference: Body) -> bool:
+    return (get_text(reference, "group"), reference.get("kind")) == ("", "Namespace")
+
+
+def _get_key(placement: Body) -> PlacementKey:
     return str(placement.get("kind")), *get_namespaced_name(placement)
 
 
 def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterator[str]:
     """Yield the placements that select an object or its whole namespace, once each, with their clusters."""
-    _, kind, namespace, name = hub_object.identity
-    placements = [*index.get((kind, namespace, name), ())]
+    namespace = hub_object.identity[2]
+    placements = [*index.get(hub_object.identity, ())]
     if namespace:
-        placements += index.get(("", namespace, ""), ())
+        placements += index.get(("", "", namespace, ""), ())
     for key, placement in {_get_key(placement): placement for placement in placements}.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)
         title = f"{key[0]} {'/'.join(filter(None, key[1:]))}"
