@@ -78,7 +78,8 @@ class PlanRequest(Struct, frozen=True):
     others) are for testing remedies. `imports` are the objects to import, by their new address. `data_overrides`
     replace data sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of
     other configurations, `query` queries servers for data sources. `commit` is that of the work tree. `limits` are the
-    maximums of the plan. Without `verifies_certainty` every pod counts as certain.
+    maximums of the plan. Without `verifies_certainty` every pod counts as certain. `systems` are the identities read
+    now, by provider.
     """
 
     configuration: Configuration
@@ -113,6 +114,7 @@ class PlanRequest(Struct, frozen=True):
     data_overrides: tuple[ValueOverride, ...] = ()
     object_overrides: tuple[ValueOverride, ...] = ()
     limits: PlanSizeLimits = DEFAULT
+    systems: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read_state: StateReader | None = None
     query: ServerReader | None = None
     commit: str = ""

@@ -380,6 +380,7 @@ class Run(Struct):
             includes_remedies=options.includes_remedies,
             verifies_certainty=options.verifies_certainty,
             explain=options.explain,
+            systems=self.identities.observed if self.identities is not None else {},
             now=options.now or get_plan_time(self.project.context.environment),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -212,3 +213,75 @@ def test_plan_names_its_hub(hub: Front, run_command: CommandRunner) -> None:
     assert f'"uids":{{"kube-system":"{read_hub_uid(hub)}"}}' in run_command("show", "-json", "x.nfplan")[1].replace(
         " ", ""
     )
+
+
+# Blocks of two hubs, eu and us; all contexts are in one kubeconfig.
+TWO_HUBS = """
+provider "fleet" {{ context = "{provider}" }}
+{blocks}
+resource "fleet_cluster_resource_placement" "web" {{
+  provider = {used}
+  resource_selector {{
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }}
+  policy {{ placement_type = "PickAll" }}
+}}
+"""
+
+
+BUDGET = 'resource "fleet_placement_disruption_budget" "b" {\n  provider = fleet\n  name     = "web"\n}'
+
+
+@pytest.mark.parametrize(
+    ("provider", "used", "blocks", "readers"),
+    [
+        ("eu", "fleet", 'data "fleet_hub" "us" { context = "us" }', ('data "fleet_hub" "us"', 'provider "fleet"')),
+        (
+            "eu",
+            "fleet",
+            'data "fleet_hub" "eu" { context = "eu" }\ndata "fleet_hub" "us" { context = "us" }',
+            ('data "fleet_hub" "eu"', 'data "fleet_hub" "us"', 'provider "fleet"'),
+        ),
+        ("eu", "fleet", 'data "fleet_hub" "eu" { context = "eu" }', ()),
+        (
+            "us",
+            "fleet.eu",
+            'provider "fleet" {\n  alias   = "eu"\n  context = "eu"\n}\ndata "fleet_hub" "eu" { context = "eu" }',
+            (),
+        ),
+        (
+            "us",
+            "fleet.eu",
+            'provider "fleet" {\n  alias   = "eu"\n  context = "eu"\n}\n' + BUDGET,
+            ('provider "fleet"', 'provider "fleet.eu"'),
+        ),
+    ],
+)
+def test_several_hubs_are_an_error(
+    provider: str,
+    used: str,
+    blocks: str,
+    readers: tuple[str, ...],
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan would predict members of one hub for placements of another."""
+    names = {"eu": hub.url, "us": other_hub.url}
+    document = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "eu",
+        "clusters": [{"name": name, "cluster": {"server": url}} for name, url in names.items()],
+        "users": [{"name": "admin", "user": {"token": "admin-token"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}} for name in names],
+    }  # fmt: skip
+    (tmp_path / "both").write_text(json.dumps(document))
+    monkeypatch.delenv("NF_FLEET_KUBECONFIG")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "both"))
+    Path("main.nf.hcl").write_text(TWO_HUBS.format(provider=provider, used=used, blocks=blocks))
+    code, said = run_command("plan")
+    assert (code, "A plan predicts the placements of one hub." in said) == (int(bool(readers)), bool(readers)), said
+    assert all(f"{reader} reaches http://" in said for reader in readers), said

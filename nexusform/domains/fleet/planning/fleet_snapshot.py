@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.domains.fleet.importers.fleet_export import build_manifests
 from nexusform.domains.fleet.importers.fleet_records import (
     FleetDisruptionBudget,
@@ -29,6 +31,7 @@ from nexusform.kubernetes.quantity import Quantity, QuantityFormat, build_cpu_qu
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState
 
@@ -276,6 +279,28 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
         ),
     )
+
+
+def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
+    """Return an error if data sources and providers of the configuration reach several hubs: a plan knows one fleet."""
+    urls: dict[str, str] = {}
+    for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
+        if attributes.get("read_at"):  # a live hub
+            urls[f'data "{block.type}" "{block.name}"'] = str(attributes["id"])
+    resources = chain.from_iterable(module.resources.values() for module in iterate_modules(request.configuration.root))
+    for name in sorted({block.provider for block in resources if block.mode != "data"}):
+        identity = get_mapping(request.systems.get(name, {}), "identity")
+        if "uids" in identity:
+            urls[f'provider "{name}"'] = str(identity.get("url"))
+    if len(set(urls.values())) < 2:
+        return []
+    readers = "; ".join(f"{reader} reaches {url}" for reader, url in urls.items())
+    detail = (
+        f"{readers}. A plan predicts the placements of one hub. With several, members of one would be predicted for "
+        "placements of another. Use one configuration and state per hub. If it is the same hub, write the same "
+        "kubeconfig and context in all these blocks, or set NF_FLEET_KUBECONFIG and NF_FLEET_CONTEXT."
+    )
+    return [build_error("several-hubs", detail)]
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:

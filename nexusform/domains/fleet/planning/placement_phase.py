@@ -30,6 +30,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     ObservedHub,
     add_bound_members,
     build_member_clusters,
+    find_several_hubs,
     read_observed_hub,
 )
 from nexusform.domains.fleet.planning.foreign_field_merge import TOLERATIONS, build_merged_placement, find_field_owner
@@ -85,6 +86,7 @@ def plan_placements(
     members, diagnostics = build_members(instances_so_far, clusters, pods, observed.members, missing_members)
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
+    diagnostics += find_several_hubs(blocks.request, evaluation)
     instances: list[Instance] = []
     types = blocks.request.registries.resource_types
     for block in blocks.order.list_phase(PLACEMENT_PHASE):
