@@ -51,6 +51,11 @@ class Credentials(Struct, frozen=True):
     is_verified: bool = True
 
     @property
+    def project(self) -> str:
+        """Id or name of the project, "" if the credentials imply it."""
+        return self.fields.get("project_id") or self.fields.get("project_name", "")
+
+    @property
     def verification(self) -> str | bool:
         """Setting `verify` of the client."""
         return self.certificate or self.is_verified

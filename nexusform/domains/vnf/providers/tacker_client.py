@@ -56,6 +56,7 @@ class TackerClient:
         self.endpoint = endpoint
         self.timing = timing
         self._credentials = credentials
+        self.project = credentials.project if credentials is not None else ""
         self._token = ""
         verification = credentials.verification if credentials is not None else True
         self.verifies_server = verification is not False

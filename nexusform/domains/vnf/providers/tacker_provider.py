@@ -59,12 +59,12 @@ class TackerOptions(Struct, frozen=True):
 
 
 class TackerProvider(FixedIdentity):
-    """Provider for one Tacker, identified by its endpoint."""
+    """Provider for one Tacker, identified by its endpoint and project: VNFs of other projects appear not to exist."""
 
     observes_objects = True
 
     def __init__(self, name: str, client: TackerClient, options: TackerOptions) -> None:
-        super().__init__({"endpoint": client.endpoint})
+        super().__init__({"endpoint": client.endpoint, "project": client.project})
         self.name = name
         self.sends_changes = True
         self._client = client

@@ -337,6 +337,11 @@ def test_token_comes_from_keystone(
     path = story.plan()
     with story.serve(path):
         assert run_command_line(["apply", "-confine=false", path]) == 0, capfd.readouterr()
+    # VNFs of another project appear not to exist.
+    Path("clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": {**values, "project_name": "other"}}}}))
+    assert run_command_line(["plan"]) == 1
+    assert "project is nfv in the state, and other here" in " ".join(capfd.readouterr().err.replace("│", "").split())
+    Path("clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": values}}}))
     assert story.apply(story.plan("-destroy"), "-confine=false") == 0
 
 
