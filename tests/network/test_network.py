@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +11,10 @@ from typing import Any, cast
 import pytest
 
 from nexusform.backends.registry import BACKENDS, Directories
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.http_client import WebRequest, send_request
-from nexusform.network.read_limits import MAX_PAGES, PageLimits, parse_json
+from nexusform.network.read_limits import MAX_PAGES, PageLimits, ReadByteLimit, parse_json
 from nexusform.network.web_errors import WebError, check_plain_credentials
 from tests.architecture.network_imports import find_network_imports
 
@@ -111,3 +113,14 @@ def test_rejected_secret_is_not_printed() -> None:
             assert "canary" not in text
             assert "data[key]: FieldValueInvalid" in text or status != 422
             assert text.startswith(f"{kind} s: the hub refuses it ({status})")
+
+
+def test_answer_of_the_largest_size_is_read() -> None:
+    assert ReadByteLimit(4).read_all(io.BytesIO(b"four")) == b"four"
+    limit = ReadByteLimit(4)
+    limit.count(2)
+    limit.count(2)
+    with pytest.raises(FileTooLarge):
+        limit.count(1)
+    with pytest.raises(FileTooLarge):
+        ReadByteLimit(4).read_all(io.BytesIO(b"fives"))
