@@ -264,8 +264,7 @@ class _FleetObjectReader:
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
                 self._reject(part, f"spec.{key} is required in {self.version}.")
-        values = self._read_mapping(part, api.spec, schema)
-        return values if isinstance(values, dict) else _build_empty_spec_arguments(schema)
+        return self._read_mapping(part, api.spec, schema) or _build_empty_spec_arguments(schema)
 
     def _reject(self, part: _DocumentPart, detail: str) -> None:
         self.reported_paths.add(part.path)
@@ -309,7 +308,9 @@ class _FleetObjectReader:
                 return self._read_string_map(part)
         return self._read_scalar(part, shape)
 
-    def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
+    def _read_mapping(
+        self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None
+    ) -> dict[str, Any] | None:
         """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:
@@ -366,7 +367,8 @@ class _FleetObjectReader:
             self._apply_correction(violation.correction, number_part, text, notice)
             return
         key = violation.key
-        has_key = key in (part.node.data or ())
+        # The document may have an empty key, which is no field.
+        has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
         if location.path not in self.reported_paths:
             self._reject(location, text)

@@ -18,7 +18,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_record,
     parse_member_record,
 )
-from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
+from nexusform.domains.fleet.planning.foreign_field_merge import build_object, read_prior_note
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -35,9 +35,9 @@ def build_planned_member(
     """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
     if not _is_managed_by_hub_provider(instance, configuration.name, observed):
         return configuration
-    previous = read_prior_object(instance)
+    previous_member = read_prior_object(instance)
+    assert isinstance(previous_member, FleetMember)
     # Labels removed from the configuration are dropped; taints are one list.
-    previous_member = previous if isinstance(previous, FleetMember) else FleetMember(configuration.name)
     observed_member = observed[configuration.name]
     removed_labels = previous_member.labels.keys() - configuration.labels.keys()
     labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
@@ -73,16 +73,13 @@ def build_members(
     removed = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
-        if instance.type.build_fleet_object is None:
-            continue
         leaving_member = _build_leaving_member(instance)
         if leaving_member is not None and leaving_member.previous is not None:
             members.setdefault(leaving_member.previous.name, leaving_member)
         if instance.is_removed or instance.is_invalid or instance.planned is None:
             continue
-        configuration = instance.type.build_fleet_object(instance.planned)
-        if not isinstance(configuration, FleetMember):
-            continue
+        configuration = build_object(instance, instance.planned)
+        assert isinstance(configuration, FleetMember)
         configuration = build_planned_member(instance, configuration, observed)
         cluster = clusters.get(configuration.cluster_id)
         if configuration.cluster_id and cluster is None:
