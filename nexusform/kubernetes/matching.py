@@ -86,10 +86,10 @@ class Toleration(Struct, frozen=True):
 
 
 def build_label_selector(
-    match_labels: Mapping[str, str] | None = None, match_expressions: Iterable[Requirement] = ()
+    match_labels: Mapping[str, str] = {}, match_expressions: Iterable[Requirement] = ()
 ) -> LabelSelector:
     """Build a selector from a map and expressions."""
-    return LabelSelector(tuple(sorted((match_labels or {}).items())), tuple(match_expressions))
+    return LabelSelector(tuple(sorted(match_labels.items())), tuple(match_expressions))
 
 
 def is_selected(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -222,7 +222,7 @@ class SnapshotStore:
     def __init__(self, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...] = ()) -> None:
         self.snapshots = snapshots
         self._selection = selection
-        self._renderers: dict[int, ClusterRenderer] = {}
+        self._renderers: dict[int | None, ClusterRenderer] = {}
         self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
@@ -245,8 +245,6 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        if index is None:
-            return None
         number, renderer = self._locked_renderers.get(cluster, (None, None))
         if renderer is not None and number == index:
             return renderer.render_cluster(cluster)

@@ -98,10 +98,10 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     cells = _build_cells(bindings, plan)
     changing = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
-    picked_clusters = {get_binding_cluster(row) for row in bindings}
+    picked_clusters = {row.object for row in bindings}
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
-    changed_clusters = {get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
+    changed_clusters = {row.object for row in bindings if row.action is not PlacementAction.KEEP}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:
         columns, unpicked = [*columns, *unpicked], []
@@ -144,17 +144,11 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     return members
 
 
-def get_binding_cluster(row: PlacementChange) -> str:
-    """Return the cluster of a binding's row."""
-    location = row.target or row.source
-    return location.cluster if isinstance(location, Binding) else row.object
-
-
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
     """Return the cell of each placement and cluster: bindings, then rejections by rules, then other messages."""
     cells: dict[tuple[str, str], MatrixCell] = {}
     for row in rows:
-        cells[str(row.address), get_binding_cluster(row)] = MatrixCell(row)
+        cells[str(row.address), row.object] = MatrixCell(row)
     for row in rows:
         for rejection in row.rejections:
             cell = MatrixCell(None, rejection.rule, rejection.reason)
@@ -269,7 +263,7 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
 
 
 def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part:
-    lines = [(str(row.address), get_binding_cluster(row), _render_binding(row)) for row in rows[:_MAX_ROWS]]
+    lines = [(str(row.address), row.object, _render_binding(row)) for row in rows[:_MAX_ROWS]]
     return build_table(caption, ("Placement", "Cluster", "Binding"), lines)
 
 

@@ -18,7 +18,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import parse_json
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import get_list
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Action, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
@@ -202,7 +202,7 @@ _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 
 def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the parsed hub objects, namespaces first."""
-    manifests = parse_manifests("yaml_body", str(attributes.get("yaml_body") or "")).manifests
+    manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
     for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
         yield _render_yaml(manifest.body)
 
@@ -267,7 +267,7 @@ def render_node_labels(plan: Plan) -> str:
     """
     lines: list[str] = []
     for change in plan.changes:
-        attributes = change.after or {}
+        attributes = get_mapping(change.after)
         keys = attributes.get("hardware_label_keys")
         if change.address.type != "nexus_kubernetes_cluster" or not keys:
             continue

@@ -229,11 +229,12 @@ def render_placements(
     texts = []
     for address, instance in instances.items():
         read_object = RESOURCE_TYPES[address.type].build_fleet_object
+        assert read_object is not None
         current = instance.current
-        if current is None or read_object is None or (current.sensitive and not show_sensitive):
+        if current is None or (current.sensitive and not show_sensitive):
             return ""
         configuration = read_object(current.attributes)
-        if isinstance(configuration, FleetPlacement):
-            placement = read_placement(current.attributes, configuration)
-            texts.append(render_placement(address.type, placement, version, width))
+        assert isinstance(configuration, FleetPlacement)
+        placement = read_placement(current.attributes, configuration)
+        texts.append(render_placement(address.type, placement, version, width))
     return "\n\n".join(texts)

@@ -89,11 +89,6 @@ class ClusterExplanation(Struct, frozen=True):
     batch: int | None = None
     details: tuple[str, ...] = ()
 
-    @property
-    def first_rejection(self) -> Rejection | None:
-        """Rejection reported by KubeFleet."""
-        return self.rejections[0] if self.rejections else None
-
 
 class PlacementExplanation(Struct, frozen=True):
     """Explanation of one placement over the whole fleet: members in name order, then unknown names. `number`
@@ -394,9 +389,8 @@ def _describe_term_mismatches(
         if not mismatches:
             texts = (_format_property_mismatch(requirement, member) for requirement in term.property_selector or ())
             mismatches = [text for text in texts if text]
-        if mismatches:
-            prefix = f"term {number}: " if len(terms) > 1 else ""
-            yield f"{prefix}{'; '.join(mismatches)}"
+        prefix = f"term {number}: " if len(terms) > 1 else ""
+        yield f"{prefix}{'; '.join(mismatches)}"
 
 
 def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:

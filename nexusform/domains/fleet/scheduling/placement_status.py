@@ -263,7 +263,6 @@ def build_placement_status(
     clusters = [
         _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
         for decision, state in zip(scheduling.list_decisions(), states, strict=False)
-        if decision.is_selected
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 
@@ -383,9 +382,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     by_cluster = index_by_cluster(bindings)
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
-    progress = {
-        name: _read_progress_of_status(cluster_status) for name, cluster_status in status_by_cluster.items() if name
-    }
+    progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
     # The resource index was added later.
     clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)

@@ -137,8 +137,7 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
 
 def _is_tighter_bound(new: _PropertyBound, old: _PropertyBound, sign: int) -> bool:
     """Return True if the new bound is tighter; `sign` is 1 for lower bounds, -1 for upper ones."""
-    difference = sign * (new.value.nano - old.value.nano)
-    return difference > 0 or (difference == 0 and new.is_strict and not old.is_strict)
+    return (sign * new.value.nano, new.is_strict) > (sign * old.value.nano, old.is_strict)
 
 
 def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | None) -> str | None:

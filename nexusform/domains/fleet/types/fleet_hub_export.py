@@ -270,7 +270,8 @@ def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
     assert kind.build_fleet_object is not None
     names = {"name": placement.manifest.name, "namespace": placement.manifest.namespace}
     configuration = kind.build_fleet_object({**names, "manifest": json.dumps(body)})
-    return configuration.policy if isinstance(configuration, FleetPlacement) else None
+    assert isinstance(configuration, FleetPlacement)
+    return configuration.policy
 
 
 _BINDING_FORM: Final = RecordForm(
@@ -331,7 +332,8 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     }
     assert resource_type.build_fleet_object is not None
     read_strategy = resource_type.build_fleet_object({**metadata, "manifest": json.dumps(body)})
-    return read_strategy.stages if isinstance(read_strategy, FleetUpdateStrategy) else None
+    assert isinstance(read_strategy, FleetUpdateStrategy)
+    return read_strategy.stages
 
 
 # Texts of an apply strategy in the API, and their names here.

@@ -60,8 +60,8 @@ def explain_placements(
             return None
         suggestion = suggest_name(name, sorted(member_names))
         unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
-        text = f'The fleet has no member cluster "{name}".{suggestion}' + (f" {unknown_nodes}" if unknown_nodes else "")
-        return [], [build_error("no-such-object", text)]
+        text = f'The fleet has no member cluster "{name}".{suggestion} {unknown_nodes}'
+        return [], [build_error("no-such-object", text.rstrip())]
     return _build_reasons(result, placements, member_list, [name]), select_errors(result.diagnostics)
 
 
@@ -184,7 +184,7 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
         reasons, errors = placements
         answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
         return DomainAnswer(answers, tuple(errors), allows_errors=True)
-    pods = explain_pods(planned, pattern, name) if kind in _POD_KINDS else None
+    pods = explain_pods(planned, pattern, name)
     if pods is None:
         return None
     pod_answers, errors = pods

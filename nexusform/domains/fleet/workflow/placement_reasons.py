@@ -79,12 +79,10 @@ def build_placement_reason(
         name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
     }
     objects, rendered = resources[cluster] if cluster else ((), None)
-    return replace(
-        reason,
-        objects=tuple(expand_envelopes(objects)) if rendered is not None else (),
-        rendered=tuple(expand_envelopes(rendered.manifests)) if rendered is not None else (),
-        failures=failures,
-    )
+    if rendered is None:
+        return replace(reason, failures=failures)
+    hub_objects, cluster_objects = tuple(expand_envelopes(objects)), tuple(expand_envelopes(rendered.manifests))
+    return replace(reason, objects=hub_objects, rendered=cluster_objects, failures=failures)
 
 
 def _explain_at_decision_time(
@@ -151,12 +149,13 @@ def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
             inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes
         )
     node = decision.cluster.find_node(outcome.node)
+    machine, zone = (node.machine, node.zone) if node is not None else ("", "")
     return PodPlacementReason(
         address=address,
         cluster=decision.cluster.name,
         outcome=outcome,
-        machine=node.machine if node is not None else "",
-        zone=node.zone if node is not None else "",
+        machine=machine,
+        zone=zone,
         nodes=verdicts,
         is_current=is_current,
     )

@@ -6,7 +6,15 @@ import pytest
 
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, get_bindings
 from tests.domains.fleet.planning.test_operations import P, list_colours
-from tests.planning.harness import attributes, build_state, build_state_after, list_warnings, plan, require_success
+from tests.planning.harness import (
+    attributes,
+    build_state,
+    build_state_after,
+    list_errors,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 MEMBERS = "".join(build_member(name) for name in ("m1", "m2", "m3"))
 POLICY = 'placement_type = "PickFixed"\n cluster_names = ["m1", "m2", "m3"]'
@@ -78,6 +86,12 @@ def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: st
         require_success(plan(build_configuration("{name: inside, namespace: web}"), broken)), broken
     )
     assert {each["resource_snapshot"] for each in get_bindings(mended).values()} == {2}
+
+
+def test_content_of_envelope_without_a_kind_is_an_error_at_its_line() -> None:
+    text = build_configuration("{name: inside, namespace: web}").replace("        kind: ConfigMap\n", "")
+    (problem,) = list_errors(plan(text))
+    assert problem.detail == "yaml_body:12: this document has no kind (a text)."
 
 
 def test_status_in_namespace_has_condition() -> None:
