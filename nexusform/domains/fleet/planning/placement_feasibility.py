@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters
+from nexusform.domains.fleet.scheduling.bindings import PlacementType, collect_clusters, select_scheduled_bindings
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -75,8 +75,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
     """Yield the rows without the capacity of sites."""
     capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
-        active_states = (BindingState.SCHEDULED, BindingState.BOUND)
-        bindings = [item for item in placement.bindings if item.state in active_states and not item.is_deleting]
+        bindings = [item for item in select_scheduled_bindings(placement.bindings) if not item.is_deleting]
         workloads = collect_workloads(placement.selection.manifests).workloads if bindings else ()
         if not workloads:
             continue

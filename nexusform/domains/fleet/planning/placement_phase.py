@@ -43,7 +43,7 @@ from nexusform.domains.fleet.planning.planned_members import build_members, reco
 from nexusform.domains.fleet.planning.selected_resources import record_cluster_resources, select_placement_resources
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters, split_clusters
 from nexusform.domains.fleet.scheduling.eviction import (
     PREDICTED_EVICTION,
     EvictionTarget,
@@ -331,16 +331,15 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
             placement.rollout = placement.rollout.append_rollout_timeline(timeline)
-        departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
+        departed, blocked = split_clusters(outcome.blocked_clusters, placement.departed_clusters)
         if departed:
             yield from _warn_bindings_of_departed_members(placement, departed)
-        blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
         if blocked:
             bound = collect_clusters(placement.bindings)
             failing = sorted((placement.failing_clusters & bound) - {*blocked})
             in_manifest = get_value_at_path(placement.spec.instance.config, "manifest")
             path = () if in_manifest else ("strategy",)
-            stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
+            stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, blocked)
             yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
 
 

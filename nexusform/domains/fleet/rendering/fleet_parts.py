@@ -15,7 +15,7 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.placement_records import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import get_text, get_value_at_path, has_unknown_part
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
@@ -136,11 +136,11 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     """Return the members of the fleet after the plan, with or without placements."""
     members: list[RenderedFleetMember] = []
     for change in plan.changes:
-        if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
+        if change.address.type != _MEMBER or change.sensitive_after:
             continue
-        name, cluster = change.after.get("name"), change.after.get("kubernetes_cluster_id")
-        if isinstance(name, str):
-            members.append(RenderedFleetMember(name, cluster if isinstance(cluster, str) else ""))
+        name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
+        if name:
+            members.append(RenderedFleetMember(name, cluster))
     return members
 
 
@@ -158,10 +158,10 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
-        if placement not in placements or change.after is None or change.sensitive_after:
+        if placement not in placements or change.sensitive_after:
             continue
         # The clusters rejected in the placement's status.
-        statuses = {"placement_statuses": change.after.get("placement_statuses")}
+        statuses = {"placement_statuses": get_value_at_path(change.after, "placement_statuses")}
         for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
             if status.cluster and status.conditions and status.conditions[0].status == "False":
                 cells.setdefault((placement, status.cluster), MatrixCell(None, "", status.conditions[0].message))

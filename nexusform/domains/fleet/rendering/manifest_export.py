@@ -224,12 +224,12 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
             body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
     for name, block in schema.blocks.items():
         value = arguments.get(name)
-        if value is not None and value != []:
+        if value not in (None, []):
             is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
             api_name = convert_to_camel_case(name) + ("s" if is_plural else "")
             body[api_name] = _build_block(block, value)
     # An empty selector selects every cluster; the API requires its terms.
-    if "clusterSelector" in body and not body["clusterSelector"]:
+    if body.get("clusterSelector") == {}:
         body["clusterSelector"] = {"clusterSelectorTerms": []}
     return body
 
@@ -243,9 +243,11 @@ def _build_block(block: NestedBlock, content: Any) -> Any:
 
 def _convert_value_to_kubernetes(name: str, value: Any) -> Any:
     """Return a value as in Kubernetes: amounts as numbers, JSON parsed."""
-    if name in _AMOUNT_ARGUMENTS and isinstance(value, str) and value.isdecimal():
+    if not isinstance(value, str):
+        return value
+    if name in _AMOUNT_ARGUMENTS and value.isdecimal():
         return int(value)
-    return parse_json(value) if name == "value" and isinstance(value, str) else value
+    return parse_json(value) if name == "value" else value
 
 
 def convert_to_camel_case(name: str) -> str:

@@ -218,7 +218,7 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
         name = condition.type.removeprefix(kind)
         if condition.status == TRUE and name in texts:
             yield texts[name]
-    if not is_2023 and conditions and all(condition.status == TRUE for condition in conditions):
+    if not is_2023 and {condition.status for condition in conditions} == {TRUE}:
         yield _COMPLETED, _COMPLETED_MESSAGE
 
 

@@ -317,19 +317,20 @@ def _build_cluster_status(
     for name in list_step_names(progress):
         status = getattr(progress, name)
         reason, text = _STEP_TEXTS[name].cluster[status]
-        if name in ("overridden", "work_synchronized") and status == FALSE and progress.failure:
-            text = f"{text}: {progress.failure}"
-        if name == "applied" and status == FALSE and progress.work_name:
-            text = f"Work object {progress.work_name} has failed to apply"
-        if name == "rollout_started" and progress.is_blocked:
-            text = _BLOCKED_TEXT
-        if name == "rollout_started" and is_external:
-            text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
-        if name == "overridden" and status == TRUE and not progress.has_overrides:
-            reason, text = "NoOverrideSpecified", NO_OVERRIDES
-        if name == "available" and status == TRUE and not progress.is_trackable:
-            reason = "NotAllWorkAreAvailabilityTrackable"
-            text = "The availability of some work objects is not trackable"
+        match name, status:
+            case "rollout_started", _ if progress.is_blocked:
+                text = _BLOCKED_TEXT
+            case "rollout_started", _ if is_external:
+                text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
+            case "overridden" | "work_synchronized", "False" if progress.failure:
+                text = f"{text}: {progress.failure}"
+            case "overridden", "True" if not progress.has_overrides:
+                reason, text = "NoOverrideSpecified", NO_OVERRIDES
+            case "applied", "False" if progress.work_name:
+                text = f"Work object {progress.work_name} has failed to apply"
+            case "available", "True" if not progress.is_trackable:
+                reason = "NotAllWorkAreAvailabilityTrackable"
+                text = "The availability of some work objects is not trackable"
         conditions.append(Condition(_STEP_TEXTS[name].type, status, reason, text))
         if status != TRUE:
             break

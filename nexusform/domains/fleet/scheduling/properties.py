@@ -144,8 +144,8 @@ def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | N
     """Return why no value is between two bounds; None if one is, or a bound is missing."""
     if lower is None or upper is None:
         return None
-    difference = upper.value.nano - lower.value.nano
-    if difference < 0 or (difference == 0 and (lower.is_strict or upper.is_strict)):
+    # A strict bound (1) excludes equal bounds.
+    if upper.value.nano - lower.value.nano < max(lower.is_strict, upper.is_strict):
         return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     return None
 
@@ -159,7 +159,7 @@ def _explain_violated_bound(
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):
         if bound is None:
             continue
-        difference = sign * (equal.nano - bound.value.nano)
-        if difference < 0 or (difference == 0 and bound.is_strict):
+        # A strict bound (1) excludes its own value.
+        if sign * (equal.nano - bound.value.nano) < bound.is_strict:
             return f"eq value {equal} violates {name} bound {bound.value}"
     return None
