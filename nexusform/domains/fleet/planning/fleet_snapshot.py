@@ -17,7 +17,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import Quantity, QuantityFormat, build_cpu_quantity, build_quantity, read_quantity
 from nexusform.planning.instances.instance import Instance
@@ -264,7 +264,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         current_overrides=tuple(current_overrides),
         budgets=budgets,
         is_unread=any(
-            read is None or read.get("placements") is None or read.get("member_clusters") is None
+            get_value_at_path(read, "placements") is None or get_value_at_path(read, "member_clusters") is None
             for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
         ),
     )

@@ -162,12 +162,8 @@ def build_hub_attributes(
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = group_objects_by_kind(reader, argument, attributes)
     # The managing tools by kind and name of their objects.
-    managers: dict[str, str] = {}
-    for manifest in reader.manifests:
-        manager = find_external_manager(manifest)
-        if manager:
-            managers[manifest.title] = manager
-    managers = dict(sorted(managers.items()))
+    titles = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
+    managers = {title: manager for title, manager in sorted(titles.items()) if manager}
     problems = [*reader.problems, *_find_export_warnings(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
         text = (
