@@ -132,6 +132,25 @@ def test_changes_under_report_diff_are_applied_later() -> None:
     assert list_colours(state) == {"red"}
 
 
+def test_waves_of_untracked_objects_wait_between_each_other() -> None:
+    def build_text(colour: str) -> str:
+        widget = "    ---\n    {apiVersion: example.com/v1, kind: Widget, metadata: {name: once, namespace: web}}\n"
+        slow = ONE_BY_ONE.replace("APPLYING", "ClientSideApply").replace(
+            '= "1"', '= "1"\n unavailable_period_seconds = 90'
+        )
+        return build_hub(colour).replace("  EOT\n}", f"{widget}  EOT\n}}", 1) + MEMBERS + build_placement(POLICY, slow)
+
+    result = require_success(plan(build_text("red"), build_state(build_text("blue"))))
+    (rollout,) = result.plan.rollouts
+    assert [(step.kind, step.clusters, step.start_seconds, step.waits_for) for step in rollout.steps] == [
+        ("update", ("m1",), 0, ""),
+        ("wait", (), 0, ""),
+        ("update", ("m2",), 90, "1m30s"),
+        ("wait", (), 90, ""),
+        ("update", ("m3",), 180, "1m30s"),
+    ]
+
+
 def test_report_diff_causes_no_apply_failures() -> None:
     def now(colour: str) -> str:
         failing = MEMBERS.replace('"m1" {', '"m1" {\n  apply_fails = true', 1)
