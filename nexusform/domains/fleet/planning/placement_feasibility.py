@@ -229,7 +229,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
     """Find a pool with a count in the configuration."""
     for vm_object in vms:
         demand = vm_object.request.demand
-        if demand is None or vm_object.is_removed or demand.cluster_id != cluster_id:
+        if demand is None or demand.cluster_id != cluster_id:
             continue
         for pool_demand in demand.pools:
             if pool_demand.pool == pool and pool_demand.count_path:

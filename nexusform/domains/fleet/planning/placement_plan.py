@@ -164,10 +164,8 @@ class PlacementPlan(Struct):
     @property
     def evicted_clusters(self) -> frozenset[str]:
         """Clusters released by an eviction of this plan, or with a binding in deletion on a hub."""
-        deleting_clusters = self.spec.deleting_clusters
-        if not self.evictions:
-            return deleting_clusters
-        return deleting_clusters | {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
+        evicted = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
+        return self.spec.deleting_clusters | evicted
 
     @property
     def released_clusters(self) -> frozenset[str]:

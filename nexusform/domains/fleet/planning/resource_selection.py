@@ -110,9 +110,9 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
             by_key.setdefault(manifest.identity, manifest)
             if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != NAMESPACE_ONLY:
                 is_complete = selector.scope != WITH_SELECTED
-                includes_all[manifest.name] = includes_all.get(manifest.name, False) or is_complete
+                includes_all[manifest.name] = includes_all.get(manifest.name, False) | is_complete
     # The objects in selected namespaces: all, or those of other selectors.
-    for namespace, is_complete in includes_all.items() if not placement.namespace else ():
+    for namespace, is_complete in includes_all.items():
         for manifest in hub.list_namespaced((namespace,)):
             if is_complete or any(_is_match(selector, manifest, namespace) for selector in placement.selectors):
                 by_key.setdefault(manifest.identity, manifest)
