@@ -26,7 +26,7 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_eviction,
     write_policy_snapshot,
 )
-from nexusform.domains.fleet.planning.placement_spec import has_old_property_name
+from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
 from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
@@ -343,9 +343,7 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
 def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property that no member has."""
     policy = placement.spec.configuration.policy
-    if policy is None or not has_old_property_name(policy):
-        return
-    if any(OLD_NODE_COUNT in member.properties for member in iterations.member_list.members):
+    if rename_policy_properties(policy, iterations.member_list) is policy:
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]

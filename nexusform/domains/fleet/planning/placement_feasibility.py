@@ -91,8 +91,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
                 is_known = cluster is None and is_empty
-                result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
-                reason = "" if is_known else _NO_NODES
+                result, reason = (FeasibilityResult.RUNS, "") if is_known else (FeasibilityResult.UNKNOWN, _NO_NODES)
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
                 )

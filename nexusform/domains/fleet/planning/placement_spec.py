@@ -166,23 +166,17 @@ def build_placement_spec(
 
 def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
     """Return the policy with the old name of node-count replaced, unless a member has the old property."""
-    if policy is None or not has_old_property_name(policy):
-        return policy
-    if any(OLD_NODE_COUNT in member.properties for member in member_list.members):
-        return policy
-    required = policy.required_terms
-    preferred = policy.preferred_terms
-    return replace(
+    if policy is None:
+        return None
+    required, preferred = policy.required_terms, policy.preferred_terms
+    renamed = replace(
         policy,
         required_terms=None if required is None else tuple(map(_rename_properties_in_term, required)),
         preferred_terms=tuple(replace(t, preference=_rename_properties_in_term(t.preference)) for t in preferred),
     )
-
-
-def has_old_property_name(policy: Policy) -> bool:
-    """Return True if a policy uses the old name of node-count."""
-    terms = (*(policy.required_terms or ()), *(term.preference for term in policy.preferred_terms))
-    return any(_rename_properties_in_term(term) != term for term in terms)
+    if renamed == policy or any(OLD_NODE_COUNT in member.properties for member in member_list.members):
+        return policy
+    return renamed
 
 
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:

@@ -78,7 +78,7 @@ def build_placement_reason(
     failures = {
         name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
     }
-    objects, rendered = resources[cluster] if cluster else ((), None)
+    objects, rendered = resources.get(cluster, ((), None))
     if rendered is None:
         return replace(reason, failures=failures)
     hub_objects, cluster_objects = tuple(expand_envelopes(objects)), tuple(expand_envelopes(rendered.manifests))
