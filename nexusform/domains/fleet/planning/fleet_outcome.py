@@ -409,13 +409,13 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
     difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(iterations.member_list))
-    if not difference.gained_clusters and not difference.lost_clusters:
-        return
     verbs = []
     if difference.gained_clusters:
         verbs.append(f"pick {', '.join(difference.gained_clusters)}")
     if difference.lost_clusters:
         verbs.append(f"drop {', '.join(difference.lost_clusters)}")
+    if not verbs:
+        return
     text = (
         f"With the members of this plan, fresh scheduling would {' and '.join(verbs)}. The plan "
         f"moves no binding for it: {explain_kept_bindings(placement)}. `nexusform explain "

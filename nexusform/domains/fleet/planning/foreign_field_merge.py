@@ -30,11 +30,6 @@ TOLERATIONS: Final = "spec.policy.tolerations"
 Values = Mapping[str, Any]
 
 
-def read_prior_note(instance: Instance) -> Values:
-    """Return the private note of an existing object from state; empty without one."""
-    return instance.prior.note if instance.prior is not None else {}
-
-
 def build_object(instance: Instance, attributes: Values) -> FleetObject:
     """Build the fleet object of an instance from attributes."""
     assert instance.type.build_fleet_object is not None
@@ -67,7 +62,7 @@ def find_deleting_objects(instance: Instance) -> frozenset[str]:
 
 def _get_recorded_hub_data(instance: Instance) -> Values:
     """Return the recorded hub data of an existing object that is kept."""
-    return {} if instance.is_replaced else get_mapping(read_prior_note(instance), ON_HUB)
+    return {} if instance.is_replaced else get_mapping(instance.prior_note, ON_HUB)
 
 
 def _read_arguments(instance: Instance, attributes: Values) -> Values:

@@ -77,7 +77,7 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
         """Attributes of the existing object from state, overridden by the hub's; empty for a new one."""
-        return {} if self.is_new else {**(self.instance.before or {}), **self.observed_attributes}
+        return {} if self.is_new else {**get_mapping(self.instance.before), **self.observed_attributes}
 
     @property
     def is_external(self) -> bool:
@@ -140,7 +140,7 @@ def build_placement_spec(
     instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
 ) -> PlacementSpec:
     """Build the specification of an instance; `observed_attributes` are those from a hub."""
-    recorded = {} if instance.is_replaced or instance.before is None else instance.before
+    recorded = {} if instance.is_replaced else get_mapping(instance.before)
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)

@@ -27,7 +27,6 @@ from nexusform.domains.fleet.planning.foreign_field_merge import (
     build_object,
     find_deleting_objects,
     merge_applied_objects,
-    read_prior_note,
 )
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
@@ -232,7 +231,7 @@ class PlannedHub(Struct, dict=True):
         is_unchanged = replace(latest, snapshot=0) == override
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:
-            instance.private = {**read_prior_note(instance), OVERRIDE_SNAPSHOT: number}
+            instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
@@ -287,7 +286,7 @@ def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
 
 def _get_prior_override_snapshot_number(instance: Instance) -> int:
     """Return the snapshot number of an override in state."""
-    return int(read_prior_note(instance).get(OVERRIDE_SNAPSHOT, 0))
+    return int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0))
 
 
 def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:

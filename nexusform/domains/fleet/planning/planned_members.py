@@ -18,7 +18,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_record,
     parse_member_record,
 )
-from nexusform.domains.fleet.planning.foreign_field_merge import build_object, read_prior_note
+from nexusform.domains.fleet.planning.foreign_field_merge import build_object
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -113,14 +113,14 @@ def build_members(
 
 def _list_excluded_placements(instance: Instance) -> frozenset[str]:
     """Return the placements excluded from the plan that re-created the member."""
-    return frozenset(list_texts(read_prior_note(instance), UNNOTIFIED_PLACEMENTS))
+    return frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS))
 
 
 def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
     """Build the removed or replaced member of an instance, if any."""
     if instance.before is None or not (instance.is_removed or instance.is_replaced):
         return None
-    previous = parse_member_record(str(instance.before.get("name")), read_prior_note(instance))
+    previous = parse_member_record(str(instance.before.get("name")), instance.prior_note)
     return FleetMemberState(instance.address, None, None, previous, None)
 
 
@@ -130,7 +130,7 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     """
     if planned.name in observed and not instance.is_replaced:
         return build_member(observed[planned.name], None, (0, 0))
-    note = read_prior_note(instance)
+    note = instance.prior_note
     if instance.prior is None or instance.is_replaced or note.get("seen") is False:
         return None
     return parse_member_record(planned.name, note) if note else planned

@@ -15,7 +15,6 @@ from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import FAILED
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetUpdateRun, RunRecord
 from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
-from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
@@ -167,7 +166,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         return RunRecord()
     observed = hub.observed.runs.get(run.build_key(run.name))
-    recorded = convert(read_prior_note(instance), RunRecord)
+    recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
         return recorded
     by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))

@@ -8,7 +8,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.binding_rows import explain_kept_bindings
-from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling import placement_explanation as fleet_explanation
@@ -58,7 +57,7 @@ def build_placement_reason(
 ) -> PlacementReason:
     """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
-    private = read_prior_note(placement.spec.instance)
+    private = placement.spec.instance.prior_note
     notes = {name: find_placement_origin(private, name) for name in bindings}
     reason = PlacementReason(
         placement.spec.instance.address,
