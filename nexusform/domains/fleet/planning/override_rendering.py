@@ -385,15 +385,14 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
-    target = body
-    for step in steps[:-1]:
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    last, target = steps[-1], body
+    for step in steps[1:-1]:
         if isinstance(target, dict):
             target = target.get(step)
         else:
             position = _resolve_index(step, len(target)) if isinstance(target, list) else None
             target = None if position is None else target[position]
-    last = steps[-1] if steps else ""
     if isinstance(target, dict):
         if patch.operation != "add" and last not in target:
             if patch.operation == "replace":
