@@ -104,9 +104,9 @@ def forget_on_forgotten_members(
     # The names of forgotten members and of their clusters, each with the cluster id.
     forgotten_members: list[tuple[str, str]] = []
     for instance in blocks.instances.values():
-        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET and instance.before:
-            name = str(instance.before.get("name"))
-            cluster_id = str(instance.before.get("kubernetes_cluster_id") or name)
+        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET:
+            name = get_text(instance.before, "name")
+            cluster_id = get_text(instance.before, "kubernetes_cluster_id") or name
             forgotten_members.append((name, cluster_id))
             forgotten_members.append((cluster_id.rpartition("/")[2], cluster_id))
     forgotten = dict(forgotten_members)

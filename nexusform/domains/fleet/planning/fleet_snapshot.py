@@ -207,9 +207,9 @@ class ObservedHub(Struct, frozen=True):
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
         """Return the observed attributes of a placement; {} for a re-created one."""
-        if instance.is_replaced or instance.config is None:
+        if instance.is_replaced:
             return {}
-        return self.placements.get((instance.type.name, instance.type.build_id(instance.config)), {})
+        return self.placements.get((instance.type.name, instance.type.build_id(get_mapping(instance.config))), {})
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:

@@ -437,7 +437,7 @@ class PlacementPlan(Struct):
         """Differences between predicted and observed clusters; none without a prior state."""
         if self._hub_moves is None:
             instance = self.spec.instance
-            if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
+            if not self.spec.observed_attributes or instance.prior is None:
                 self._hub_moves = HubMoves()
             else:
                 predicted = collect_lasting_clusters(self.spec.recorded_bindings)

@@ -211,13 +211,13 @@ class PlannedHub(Struct, dict=True):
 
     def _merge_applied_fields(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
         """Return the objects on the hub after this plan, with fields of other managers."""
-        if instance.before is None or instance.is_replaced or not self.observed.objects:
+        if instance.is_replaced or not self.observed.objects:
             return manifests
         return merge_applied_objects(manifests, get_hub_manifests(read_prior_object(instance)), self.observed.objects)
 
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""
-        if instance.is_replaced or (instance.before is None and not self.observed.overrides):
+        if instance.is_replaced:
             return override
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:

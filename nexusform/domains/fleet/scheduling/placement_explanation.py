@@ -10,7 +10,6 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.scheduling import decisions, scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
-    BindingState,
     ChangeCause,
     CycleAbort,
     Member,
@@ -348,6 +347,7 @@ def _explain_pick_fixed_placement(
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
+    bound = collect_lasting_clusters(binding_table.by_cluster.values())
     rows: list[ClusterExplanation] = []
     for name in (*sorted(positions), *unknown_names):
         decision = decisions_by_cluster.get(name)
@@ -356,7 +356,7 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound = binding is not None and binding.state is not BindingState.UNSCHEDULED and not binding.is_deleting
+            is_bound = name in bound
             reason = decision.reason
             rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
         else:
