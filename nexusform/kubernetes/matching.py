@@ -5,8 +5,11 @@ Selectors are frozen and hashable, so that their results can be cached.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,6 +19,7 @@ EQUAL = "Equal"
 NO_SCHEDULE = "NoSchedule"
 
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_LABEL_VALUE = re.compile(f"({_NAME_PART.pattern})?", re.ASCII)
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME_RULE = (
@@ -86,10 +90,10 @@ class Toleration(Struct, frozen=True):
 
 
 def build_label_selector(
-    match_labels: Mapping[str, str] | None = None, match_expressions: Iterable[Requirement] = ()
+    match_labels: Mapping[str, str] = {}, match_expressions: Iterable[Requirement] = ()
 ) -> LabelSelector:
     """Build a selector from a map and expressions."""
-    return LabelSelector(tuple(sorted((match_labels or {}).items())), tuple(match_expressions))
+    return LabelSelector(tuple(sorted(match_labels.items())), tuple(match_expressions))
 
 
 def is_selected(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
@@ -101,30 +105,26 @@ def is_selected(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     """Check whether one (valid) expression matches; NotIn also matches if the key is absent."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:
-            return value is not None and _is_comparison_met(requirement, value)
+    check = _CHECKS.get(requirement.operator)
+    return check is not None and check(labels.get(requirement.key), requirement.values)
 
 
-def _is_comparison_met(requirement: Requirement, value: str) -> bool:
+def _is_comparison_met(compare: Callable[[int, int], bool], value: str | None, values: tuple[str, ...]) -> bool:
     """Evaluate Gt and Lt: whole numbers on both sides, one required value."""
-    if len(requirement.values) != 1:
+    if value is None or len(values) != 1:
         return False
-    number, bound = _parse_whole_number(value), _parse_whole_number(requirement.values[0])
-    if number is None or bound is None:
-        return False
-    if requirement.operator == GREATER:
-        return number > bound
-    return requirement.operator == LESS and number < bound
+    number, bound = _parse_whole_number(value), _parse_whole_number(values[0])
+    return number is not None and bound is not None and compare(number, bound)
+
+
+_CHECKS: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
+    IN: lambda value, values: value in values,
+    NOT_IN: lambda value, values: value not in values,
+    EXISTS: lambda value, _values: value is not None,
+    DOES_NOT_EXIST: lambda value, _values: value is None,
+    GREATER: partial(_is_comparison_met, operator.gt),
+    LESS: partial(_is_comparison_met, operator.lt),
+}
 
 
 def _parse_whole_number(text: str) -> int | None:
@@ -166,15 +166,15 @@ def validate_selector(selector: LabelSelector) -> tuple[str, ...]:
 def validate_selector_requirement(requirement: Requirement) -> tuple[str, ...]:
     """Return why Kubernetes rejects an expression of a label selector; empty if it is valid."""
     problems = [f"key: {problem}" for problem in validate_qualified_name(requirement.key)]
-    operator = requirement.operator
-    if operator in (IN, NOT_IN):
+    name = requirement.operator
+    if name in (IN, NOT_IN):
         if not requirement.values:
-            problems.append(f"values: for {operator!r} operator, values set can't be empty")
-    elif operator in (EXISTS, DOES_NOT_EXIST):
+            problems.append(f"values: for {name!r} operator, values set can't be empty")
+    elif name in (EXISTS, DOES_NOT_EXIST):
         if requirement.values:
-            problems.append(f"values: values set must be empty for {operator!r}")
+            problems.append(f"values: values set must be empty for {name!r}")
     else:
-        problems.append(f'"{operator}" is not a valid label selector operator')
+        problems.append(f'"{name}" is not a valid label selector operator')
     for value in requirement.values:
         problems += [f"value {value!r}: {problem}" for problem in validate_label_value(value)]
     return tuple(problems)
@@ -203,7 +203,7 @@ def validate_qualified_name(name: str) -> tuple[str, ...]:
 
 def validate_label_value(value: str) -> tuple[str, ...]:
     """Return why a text is not a label value: empty, or up to 63 characters like a name."""
-    is_valid = not value or bool(_NAME_PART.fullmatch(value))
+    is_valid = bool(_LABEL_VALUE.fullmatch(value))
     return _list_problems(value, MAX_NAME_LENGTH, is_valid, f"a valid label must be an empty string or {_NAME_RULE}")
 
 

@@ -214,7 +214,7 @@ def _parse_large_quantity(
 def _drop_digits_rounding_away(digits: int, places: int) -> int:
     """Round the digits without their last `places` away from zero."""
     if places > len(str(digits)):
-        return 1 if digits else 0
+        return min(digits, 1)
     return _compute_quotient_rounded_away(digits, int(10**places))
 
 

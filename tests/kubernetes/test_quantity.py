@@ -135,6 +135,10 @@ def test_floats_are_digits_times_power_of_ten() -> None:
     assert parse_valid_quantity("0.3").convert_to_float() != parse_valid_quantity("300m").convert_to_float()
     assert parse_valid_quantity("1e400").convert_to_float() == float("inf")
     assert parse_valid_quantity("1Ki").convert_to_float() == 1024.0
+    assert parse_valid_quantity("5k").convert_to_float() == 5000.0
+    assert parse_valid_quantity("-3e40").convert_to_float() == -3e40
+    # More than 64 bits, and beyond the range of a double.
+    assert parse_valid_quantity(f"-{'9' * 20}e400").convert_to_float() == float("-inf")
 
 
 def test_sum_has_form_of_nonzero_operand() -> None:

@@ -21,11 +21,6 @@ def _format_binding_location(location: Binding) -> str:
     return f"{location.cluster} ({location.state})"
 
 
-def _format_binding_state(location: Binding, name: str) -> str:
-    """Return the state, the only addition to a binding named like its cluster; "" for other names."""
-    return str(location.state) if name == location.cluster else ""
-
-
 def _format_binding_clusters(locations: Sequence[Binding]) -> str:
     return ", ".join(location.cluster for location in locations)
 
@@ -40,7 +35,8 @@ KIND: Final = PlacementKind(
     get_identity=lambda place: (place.cluster,),
     format_text=_format_binding_location,
     format_brief=_format_binding_location,
-    format_next_to_name=_format_binding_state,
+    # A binding is named like its cluster, so the state is the only addition.
+    format_next_to_name=lambda place, _name: str(place.state),
     build_document=lambda place: {"cluster": place.cluster, "state": str(place.state)},
     format_many=_format_binding_clusters,
     get_link=lambda place: (place.cluster, "", ""),

@@ -34,10 +34,7 @@ def _fill_namespace(body: Object) -> None:
 def _fill_deployment(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
-    strategy = _ensure_mapping(spec, "strategy")
-    _fill_missing_fields(strategy, {"type": "RollingUpdate"})
-    if strategy["type"] == "RollingUpdate":
-        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+    _fill_update_strategy(spec, "strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
     _fill_pod_template(spec)
 
 
@@ -46,10 +43,7 @@ def _fill_stateful_set(body: Object) -> None:
     _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
     claims = _ensure_mapping(spec, "persistentVolumeClaimRetentionPolicy")
     _fill_missing_fields(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
-    strategy = _ensure_mapping(spec, "updateStrategy")
-    _fill_missing_fields(strategy, {"type": "RollingUpdate"})
-    if strategy["type"] == "RollingUpdate":
-        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), {"partition": 0})
+    _fill_update_strategy(spec, "updateStrategy", {"partition": 0})
     for claim in list_objects(spec, "volumeClaimTemplates"):
         _fill_missing_fields(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
         _fill_missing_fields(_ensure_mapping(claim, "status"), {"phase": "Pending"})
@@ -60,11 +54,15 @@ def _fill_stateful_set(body: Object) -> None:
 def _fill_daemon_set(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"revisionHistoryLimit": 10})
-    strategy = _ensure_mapping(spec, "updateStrategy")
+    _fill_update_strategy(spec, "updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
+    _fill_pod_template(spec)
+
+
+def _fill_update_strategy(spec: Object, name: str, rolling_defaults: Mapping[str, Any]) -> None:
+    strategy = _ensure_mapping(spec, name)
     _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
-        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), {"maxUnavailable": 1, "maxSurge": 0})
-    _fill_pod_template(spec)
+        _fill_missing_fields(_ensure_mapping(strategy, "rollingUpdate"), rolling_defaults)
 
 
 def _fill_replica_set(body: Object) -> None:

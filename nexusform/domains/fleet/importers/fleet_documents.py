@@ -103,6 +103,7 @@ _TOP_LEVEL_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "s
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 _TEXT: Final = FieldShape(FieldKind.TEXT)
+_NO_SCHEMA: Final = BlockSchema({})
 _ALIASES: Final = {"metricSorter": "propertySorter"}
 
 
@@ -253,7 +254,7 @@ class _FleetObjectReader:
     def read_metadata(self, metadata: Node) -> dict[str, Any]:
         """Read the supported metadata."""
         part = _DocumentPart(metadata, ("metadata",), "metadata")
-        values: dict[str, Any] = self._read_fields(part, METADATA, None)
+        values: dict[str, Any] = self._read_fields(part, METADATA, _NO_SCHEMA)
         for node, path, detail in list_metadata_problems(metadata):
             self._reject(_DocumentPart(node, ("metadata", *path), "metadata"), detail)
         return values
@@ -264,8 +265,7 @@ class _FleetObjectReader:
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
                 self._reject(part, f"spec.{key} is required in {self.version}.")
-        values = self._read_mapping(part, api.spec, schema)
-        return values if isinstance(values, dict) else _build_empty_spec_arguments(schema)
+        return self._read_mapping(part, api.spec, schema) or _build_empty_spec_arguments(schema)
 
     def _reject(self, part: _DocumentPart, detail: str) -> None:
         self.reported_paths.add(part.path)
@@ -290,7 +290,7 @@ class _FleetObjectReader:
         self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
         return True
 
-    def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
+    def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
         """Return the value of a part by its shape; None if absent or rejected."""
         if shape.kind is FieldKind.ANY:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
@@ -309,7 +309,7 @@ class _FleetObjectReader:
                 return self._read_string_map(part)
         return self._read_scalar(part, shape)
 
-    def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> Any:
+    def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
         """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:
@@ -325,10 +325,10 @@ class _FleetObjectReader:
             return None
         return self._read_fields(part, shape, schema)
 
-    def _read_fields(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> dict[str, Any]:
+    def _read_fields(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any]:
         """Return the values of a mapping by argument name; report unknown and missing keys and violated rules."""
         self.locations[part.path] = part.node.position
-        values = _build_empty_spec_arguments(schema) if schema is not None else {}
+        values = _build_empty_spec_arguments(schema)
         found_fields: dict[str, Any] = {}
         for key, node in part.node.list_fields():
             field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
@@ -342,8 +342,8 @@ class _FleetObjectReader:
             name = get_block_name(field_name, shape.fields[field_name])
             field_part = _DocumentPart(node, (*part.path, name), f"{part.api_path}.{key}")
             self.locations[field_part.path] = node.position
-            block = schema.blocks.get(name) if schema is not None else None
-            block_schema = block.schema if block is not None else None
+            block = schema.blocks.get(name)
+            block_schema = block.schema if block is not None else _NO_SCHEMA
             value = self._read_value(field_part, shape.fields[field_name], block_schema)
             if value is not None:
                 values[name] = value
@@ -366,7 +366,8 @@ class _FleetObjectReader:
             self._apply_correction(violation.correction, number_part, text, notice)
             return
         key = violation.key
-        has_key = key in (part.node.data or ())
+        # The document may have an empty key, which is no field.
+        has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
         if location.path not in self.reported_paths:
             self._reject(location, text)
@@ -391,7 +392,7 @@ class _FleetObjectReader:
         self.notes.add_error(part.node, INVALID, f'unknown field "{part.display_path}.{key}".{hint}')
         return None
 
-    def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema | None) -> list[Any]:
+    def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> list[Any]:
         """Return the items of a list; leniently, a mapping is its only item."""
         items_shape = shape.items
         assert items_shape is not None

@@ -48,7 +48,7 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     labels = _read_string_map(root.get_node("metadata", "labels"))
     labels.pop(_MEMBER_NAME_LABEL, None)
     namespaces = None
-    if _find_condition(status, "NamespaceCollectionSucceeded") is not None:
+    if not _find_condition(status, "NamespaceCollectionSucceeded").is_absent:
         namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
     return ObservedMember(
         labels=labels,
@@ -75,10 +75,8 @@ def check_member_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
     """Yield the location and message of each invalid time that affects a MemberCluster's health."""
     agent = _find_agent(root)
     healthy = _find_condition(agent, "Healthy")
-    nodes = [("lastReceivedHeartbeat", agent.get_node("lastReceivedHeartbeat"))]
-    if healthy is not None:
-        nodes.append(("lastTransitionTime", healthy.get_node("lastTransitionTime")))
-    for name, node in nodes:
+    for parent, name in ((agent, "lastReceivedHeartbeat"), (healthy, "lastTransitionTime")):
+        node = parent.get_node(name)
         if not node.is_absent and _read_time(node) is None:
             text = f'{name} "{node.data}" is not a time. Use a form such as "2026-01-31T10:00:00Z".'
             yield node.position, text
@@ -90,13 +88,17 @@ def _read_string_map(node: Node) -> dict[str, str]:
 
 def _find_agent(root: Node) -> Node:
     """Return the status of the member agent; an empty node if absent."""
-    agents = root.get_node("status", "agentStatus").list_items()
-    return next((item for item in agents if item.get_node("type").text == "MemberAgent"), Node(None, root.position))
+    return _find_item(root.get_node("status", "agentStatus"), "MemberAgent")
 
 
-def _find_condition(node: Node, kind: str) -> Node | None:
-    conditions = node.get_node("conditions").list_items()
-    return next((condition for condition in conditions if condition.get_node("type").text == kind), None)
+def _find_condition(node: Node, kind: str) -> Node:
+    """Return the condition of a type; an empty node if absent."""
+    return _find_item(node.get_node("conditions"), kind)
+
+
+def _find_item(items: Node, kind: str) -> Node:
+    found = (item for item in items.list_items() if item.get_node("type").text == kind)
+    return next(found, Node(None, items.position))
 
 
 def _read_time(node: Node) -> datetime | None:
@@ -119,9 +121,9 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
         return Health.NO_AGENT
     if _is_heartbeat_old(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
         return Health.NO_HEARTBEAT
-    if joined is None or joined.get_node("status").text != "True":
+    if joined.get_node("status").text != "True":
         return Health.NOT_JOINED
-    if healthy is None:
+    if healthy.is_absent:
         return Health.NO_HEALTH
     if healthy.get_node("status").text == "True":
         return Health.HEALTHY

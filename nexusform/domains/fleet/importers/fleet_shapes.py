@@ -216,18 +216,20 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
         if selector.get("group") == "" and selector.get("version") == "v1"
     ]
     scoped = [selector for selector in namespaces if selector.get("selectionScope") == "NamespaceWithResourceSelectors"]
-    text = ""
+    if not scoped:
+        return
     if len(scoped) > 1:
         text = "only one namespace selector with NamespaceWithResourceSelectors mode is allowed."
-    elif scoped and (not scoped[0].get("name") or "labelSelector" in scoped[0]):
+    elif not scoped[0].get("name") or "labelSelector" in scoped[0]:
         text = "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)."
-    elif scoped and len(namespaces) > 1:
+    elif len(namespaces) > 1:
         text = (
             "when using NamespaceWithResourceSelectors mode, only one namespace selector is allowed (cannot "
             "mix with other namespace selectors)."
         )
-    if text:
-        yield RuleViolation("resourceSelectors", text)
+    else:
+        return
+    yield RuleViolation("resourceSelectors", text)
 
 
 _PLACEMENT_FIELDS: Final = {

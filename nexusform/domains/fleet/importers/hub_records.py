@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
-from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 
 EVICTION_KIND: Final = "ClusterResourcePlacementEviction"
 RUN_KINDS: Final = ("ClusterStagedUpdateRun", "StagedUpdateRun")
@@ -89,7 +89,7 @@ def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
         if manifest.kind in APPROVAL_KINDS and _has_true_condition(get_mapping(manifest.body, "status"), "Approved"):
-            run = str(get_value_at_path(manifest.body, "spec", "parentStageRollout") or "")
+            run = get_text(manifest.body, "spec", "parentStageRollout")
             approvals.setdefault((manifest.namespace, run), []).append(manifest.name)
     for manifest in manifests:
         if manifest.kind in RUN_KINDS and is_fleet_group(manifest.group):
@@ -114,7 +114,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     return ObservedRun(
         name=manifest.name,
         namespace=manifest.namespace,
-        placement=str(get_value_at_path(manifest.body, "spec", "placementName") or ""),
+        placement=get_text(manifest.body, "spec", "placementName"),
         ended=is_init_failed or succeeded.get("status") in ("True", "False"),
         succeeded=succeeded.get("status") == "True",
         reason=get_text(final_condition, "message"),

@@ -17,6 +17,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementRequest,
     PlacementType,
     index_by_cluster,
+    split_clusters,
 )
 from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
 from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
@@ -99,7 +100,7 @@ def build_binding_rows(
 
 def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
     """Build the rows of a removed or replaced placement's bindings; those of a forgotten one stay on the hub."""
-    for binding in read_bindings(instance.before or {}):
+    for binding in read_bindings(instance.before):
         row = _build_removed_row(instance.address, binding, Trigger.PLACEMENT_REMOVED)
         if instance.action is Action.FORGET:
             row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
@@ -275,12 +276,11 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
     start_seconds: float = 0
     waits_for = ""
     for number, wave in enumerate(waves, 1):
-        updated = tuple(sorted((*wave.updated_clusters, *wave.bound_clusters)))
+        updated = sorted((*wave.updated_clusters, *wave.bound_clusters))
         if wave.deleted_clusters:
             kind = str(RunStepKind.DELETE)
             yield RolloutStep(kind, "", number, wave.deleted_clusters, start_seconds, waits_for=waits_for)
-        failing_updates = tuple(cluster for cluster in updated if cluster in failing)
-        working_updates = tuple(cluster for cluster in updated if cluster not in failing)
+        failing_updates, working_updates = split_clusters(updated, failing)
         if working_updates:
             yield RolloutStep(_UPDATE, "", number, working_updates, start_seconds, waits_for=waits_for)
         if failing_updates:

@@ -4,7 +4,7 @@ member may be removed, or missing already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.json_data.plain_data import get_value_at_path
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_sites
@@ -51,7 +51,7 @@ class _ExclusionContext(Struct, frozen=True):
     is_member_missing: Callable[[str], bool]
     reason: str = _EXCLUDED_REASON
 
-    def explain_lost_node(self, cluster_id: str, node: str) -> str:
+    def explain_lost_node(self, cluster_id: str, node: str | None) -> str:
         """Return why a pod has lost its node or does so in this plan, "" if the node exists."""
         if (cluster_id, node) in self.removed_nodes:
             return f"its node is removed or re-created, and {self.reason}"
@@ -67,7 +67,7 @@ class _ExclusionContext(Struct, frozen=True):
 
 def build_excluded_rows(
     blocks: BlockPlanner,
-    vms: Iterable[VmObject],
+    vms: Sequence[VmObject],
     clusters: Mapping[str, NodeCluster],
     known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
@@ -79,7 +79,7 @@ def build_excluded_rows(
 
 
 def list_forgotten_object_losses(
-    blocks: BlockPlanner, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
+    blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
     """Build a row for every forgotten binding and pod with a node or member that the plan removes or re-creates."""
     forgotten = {
@@ -96,7 +96,7 @@ def list_forgotten_object_losses(
 
 
 def forget_on_forgotten_members(
-    rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
+    rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
@@ -104,9 +104,9 @@ def forget_on_forgotten_members(
     # The names of forgotten members and of their clusters, each with the cluster id.
     forgotten_members: list[tuple[str, str]] = []
     for instance in blocks.instances.values():
-        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET and instance.before:
-            name = str(instance.before.get("name"))
-            cluster_id = str(instance.before.get("kubernetes_cluster_id") or name)
+        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET:
+            name = get_text(instance.before, "name")
+            cluster_id = get_text(instance.before, "kubernetes_cluster_id") or name
             forgotten_members.append((name, cluster_id))
             forgotten_members.append((cluster_id.rpartition("/")[2], cluster_id))
     forgotten = dict(forgotten_members)
@@ -126,25 +126,24 @@ def _is_on_forgotten_member(row: PlacementChange, forgotten: Mapping[str, str], 
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten.get(row.source.cluster, "")
         is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
-        return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node or "")
+        return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node)
     return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten
 
 
 def _build_exclusion_context(
     blocks: BlockPlanner,
-    vms: Iterable[VmObject],
+    vms: Sequence[VmObject],
     clusters: Mapping[str, NodeCluster],
     known_members: AbstractSet[str] | None,
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
-    vms = tuple(vms)
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
     # The node names before the plan, by cluster id.
     nodes: dict[str, set[str]] = {}
     for vm_object in vms:
         if vm_object.prior.demand is not None:
-            names = nodes.setdefault(vm_object.prior.demand.owner.partition(":")[2], set())
+            names = nodes.setdefault(vm_object.prior.demand.cluster_id, set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
     # The members removed from the fleet, re-created ones included. Forgotten members stay on the hub.
@@ -177,8 +176,8 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue
-        own_id = str(attributes.get("id") or "")
-        names = existing_nodes.setdefault(str(attributes.get("cluster_id") or own_id), set())
+        own_id = get_text(attributes, "id")
+        names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or own_id, set())
         site = sites.get(own_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):
             if site is not None and vm.placement.machine in site.machines:
@@ -195,7 +194,7 @@ def _build_excluded_placement_rows(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
 ) -> Iterator[PlacementChange]:
     for address, attributes in objects.items():
-        workloads = attributes.get("workloads")
+        workloads = get_mapping(attributes, "workloads")
         kind = registries.get_kind(address.type)
         if kind is PlanningKind.PLACEMENT:
             for binding in read_bindings(attributes):
@@ -212,11 +211,11 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
-            for member, member_workloads in (workloads or {}).items():
+            for member, member_workloads in workloads.items():
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
-        elif kind is PlanningKind.MANIFEST and workloads:
-            cluster_id = str(attributes.get("cluster_id") or "")
+        elif kind is PlanningKind.MANIFEST:
+            cluster_id = get_text(attributes, "cluster_id")
             yield from _build_lost_pod_rows(address, cluster_id, workloads, context)
 
 
@@ -231,11 +230,10 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
         demand = vm_object.prior.demand
         if demand is None:
             continue
-        cluster_id = demand.owner.partition(":")[2]
         actions = vm_object.request.actions
         for key in (*actions.removals, *actions.recreations, *actions.losses):
             if key in vm_object.prior.existing:
-                yield cluster_id, vm_object.prior.existing[key].name
+                yield demand.cluster_id, vm_object.prior.existing[key].name
 
 
 def _list_current_attributes(instances: Mapping[Address, InstanceState]) -> dict[Address, Mapping[str, Any]]:
@@ -263,7 +261,9 @@ def _build_lost_pod_rows(
 ) -> Iterator[PlacementChange]:
     """Build the rows of an object's pods on one cluster; `member_reason` explains a lost member."""
     known_cluster = context.clusters.get(cluster_id)
-    cluster = known_cluster.name if known_cluster is not None else cluster_id.rpartition("/")[2]
+    cluster, site_id = cluster_id.rpartition("/")[2], ""
+    if known_cluster is not None:
+        cluster, site_id = known_cluster.name, known_cluster.site_id
     for workload, pods in workloads.items():
         for name, values in pods.items():
             note = parse_pod_record(values)
@@ -282,7 +282,7 @@ def _build_lost_pod_rows(
                 trigger="",
                 pool=f"{cluster}/{workload}",
                 number=parse_pod_number(workload, name),
-                site_id=known_cluster.site_id if known_cluster is not None else "",
+                site_id=site_id,
                 reason=_EXCLUDED_REASON,
             )
             trigger = _NODE_REMOVED if node_reason else _BINDING_REMOVED

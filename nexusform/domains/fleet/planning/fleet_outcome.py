@@ -26,7 +26,7 @@ from nexusform.domains.fleet.planning.placement_records import (
     write_eviction,
     write_policy_snapshot,
 )
-from nexusform.domains.fleet.planning.placement_spec import has_old_property_name
+from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
 from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
@@ -37,7 +37,7 @@ from nexusform.domains.fleet.scheduling.placement_status import FALSE
 from nexusform.domains.pods.importers.manifest_parser import Manifest, format_canonical_json, is_reserved_namespace
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
@@ -111,8 +111,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     prior = placement.spec.prior_attributes
     by_cluster = {}
     for cluster, workloads in sorted(placement.workloads.items()):
-        if workloads:
-            by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
+        by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
     # Unchanged bindings keep their provenance: observed ones stay observed.
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     recorded_bindings = get_mapping(prior, "bindings")
@@ -279,10 +278,9 @@ def _collect_planned_namespaces_by_cluster(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], iterations: PlacementIterations
 ) -> dict[str, set[str]]:
     namespaces: dict[str, set[str]] = {}
-    for name, member in members.items():
-        member_namespaces = member.planned.namespaces if member.planned is not None else None
-        direct = collect_namespace_names(iterations.shared_objects.direct.get(name, {}))
-        namespaces[name] = direct.union(member_namespaces or ())
+    for member in list_planned_members(members):
+        direct = collect_namespace_names(iterations.shared_objects.direct.get(member.name, {}))
+        namespaces[member.name] = direct.union(member.namespaces or ())
     for placement in placements:
         for cluster, content in placement.compute_final_resources().items():
             namespaces.setdefault(cluster, set()).update(collect_namespace_names(content.manifests))
@@ -345,14 +343,11 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
 def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property that no member has."""
     policy = placement.spec.configuration.policy
-    if policy is None or not has_old_property_name(policy):
+    if rename_policy_properties(policy, iterations.member_list) is policy:
         return
-    if any(OLD_NODE_COUNT in member.properties for member in iterations.member_list.members):
-        return
-    manifest = get_value_at_path(placement.spec.instance.config, "manifest")
-    lines = manifest.splitlines() if isinstance(manifest, str) else []
+    lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
-    at_line = f"manifest:{numbers[0]}: " if numbers else ""
+    at_line, path = (f"manifest:{numbers[0]}: ", ("manifest",)) if numbers else ("", ("policy",))
     consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
     if placement.spec.configuration.accepts_old_names:
         consequence = (
@@ -361,7 +356,6 @@ def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementItera
     subject = "kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count."
     text = f"{at_line}{subject} {consequence}"
     summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
-    path = ("manifest",) if at_line else ("policy",)
     yield _build_warning(placement, "older-property-name", text, path, summary=summary)
 
 
@@ -415,13 +409,13 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
     if placement.spec.is_new or placement.scheduling.abort is not None:
         return
     difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(iterations.member_list))
-    if not difference.gained_clusters and not difference.lost_clusters:
-        return
     verbs = []
     if difference.gained_clusters:
         verbs.append(f"pick {', '.join(difference.gained_clusters)}")
     if difference.lost_clusters:
         verbs.append(f"drop {', '.join(difference.lost_clusters)}")
+    if not verbs:
+        return
     text = (
         f"With the members of this plan, fresh scheduling would {' and '.join(verbs)}. The plan "
         f"moves no binding for it: {explain_kept_bindings(placement)}. `nexusform explain "
@@ -499,12 +493,10 @@ def _find_ineffective_spread(
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
         return
-    members_after = list_planned_members(members)
-    locations = {member.labels.get(_LOCATION) for member in members_after}
-    is_one_location = len(locations) == 1 and None not in locations
-    if len(members_after) > 1 and is_one_location:
+    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]
+    if None not in locations and len({*locations}) == 1 < len(locations):
         text = (
-            f"{placement.key} spreads over {_LOCATION}, but all {len(members_after)} members are in "
-            f"{locations.pop()}. Spread over a label with several values."
+            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
+            f"{locations[0]}. Spread over a label with several values."
         )
         yield "spread-over-one-value", text

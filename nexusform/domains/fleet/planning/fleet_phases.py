@@ -73,14 +73,13 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 
 
 def _build_fleet_contribution(
-    blocks: BlockPlanner, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
+    blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainPhasesResult:
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
     decided_rows = (*outcome.rows, *pod_rows)
-    vms = tuple(vms)
     rows = tuple(forget_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
     row_keys = {_get_row_key(row) for row in rows}
     members = _collect_known_members(blocks, outcome)

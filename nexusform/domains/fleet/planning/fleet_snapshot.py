@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.domains.fleet.importers.fleet_export import build_manifests
-from nexusform.domains.fleet.importers.fleet_records import (
-    FleetDisruptionBudget,
-    FleetMember,
-    FleetObject,
-    FleetOverride,
-    RunRecord,
-)
+from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetMember, FleetOverride, RunRecord
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.external_clusters import list_data_blocks, list_read_blocks
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.json_data.plain_data import get_list, get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import Quantity, QuantityFormat, build_cpu_quantity, build_quantity, read_quantity
 from nexusform.planning.instances.instance import Instance
@@ -35,6 +29,7 @@ from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState
 
+T = TypeVar("T")
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # Record of a member not processed by any placement yet.
 UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
@@ -215,9 +210,9 @@ class ObservedHub(Struct, frozen=True):
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
         """Return the observed attributes of a placement; {} for a re-created one."""
-        if instance.is_replaced or instance.config is None:
+        if instance.is_replaced:
             return {}
-        return self.placements.get((instance.type.name, instance.type.build_id(instance.config)), {})
+        return self.placements.get((instance.type.name, instance.type.build_id(get_mapping(instance.config))), {})
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
@@ -237,8 +232,8 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         overrides |= _index_overrides_by_snapshot_name(attributes, types)
-        hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS)
-        budgets |= {item.placement: item.budget for item in hub_budgets if isinstance(item, FleetDisruptionBudget)}
+        hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget)
+        budgets |= {item.placement: item.budget for item in hub_budgets}
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
@@ -246,13 +241,10 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             placements[placement.pop("type"), key] = placement
         for name, member_attributes in get_mapping(attributes, "member_clusters").items():
             values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
-            member = _build_object(types, "fleet_member_cluster", values)
-            if isinstance(member, FleetMember):
-                members[name] = member
+            members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
         if attributes.get("read_at"):  # a dump may be outdated at the time of the apply
             objects += build_manifests(map(json.decode, attributes["hub_objects"].values()))
-            overrides_now = _read_objects(attributes, types, _OVERRIDE_MAPS)
-            current_overrides += (item for item in overrides_now if isinstance(item, FleetOverride))
+            current_overrides += _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
         evictions.update(get_mapping(attributes, "evictions"))
         pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
         for key, run in get_mapping(attributes, "runs").items():
@@ -275,7 +267,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         current_overrides=tuple(current_overrides),
         budgets=budgets,
         is_unread=any(
-            read is None or read.get("placements") is None or read.get("member_clusters") is None
+            get_value_at_path(read, "placements") is None or get_value_at_path(read, "member_clusters") is None
             for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
         ),
     )
@@ -317,9 +309,12 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
 _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
 
 
-def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
-    build = types[name].build_fleet_object if name in types else None
-    return None if build is None else build(attributes)
+def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]) -> T:
+    build = types[name].build_fleet_object
+    assert build is not None
+    fleet_object = build(attributes)
+    assert isinstance(fleet_object, kind)
+    return fleet_object
 
 
 def _index_overrides_by_snapshot_name(
@@ -331,20 +326,19 @@ def _index_overrides_by_snapshot_name(
         namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]
         resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         metadata = json.decode(manifest)["metadata"]
-        override = _build_object(types, resource_type, {**metadata, "manifest": manifest})
-        if isinstance(override, FleetOverride):
-            overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
+        override = _build_object(types, resource_type, {**metadata, "manifest": manifest}, FleetOverride)
+        overrides[name] = replace(override, snapshot=int(number) if number.isdecimal() else 0)
     return overrides
 
 
 def _read_objects(
-    observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str]
-) -> Iterator[FleetObject | None]:
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
+) -> Iterator[T]:
     """Yield the objects in maps of a hub (with their resource types), parsed like the blocks of these types."""
     for name, resource_type in maps.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]
-            yield _build_object(types, resource_type, {**metadata, "manifest": manifest})
+            yield _build_object(types, resource_type, {**metadata, "manifest": manifest}, kind)
 
 
 _OVERRIDE_MAPS: Final = {

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
-from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import FleetObject, FleetPlacement
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.override_rendering import get_object_identity
 from nexusform.domains.fleet.planning.placement_records import compute_comparable_hash
@@ -30,22 +30,22 @@ TOLERATIONS: Final = "spec.policy.tolerations"
 Values = Mapping[str, Any]
 
 
-def read_prior_note(instance: Instance) -> Values:
-    """Return the private note of an existing object from state; empty without one."""
-    return instance.prior.note if instance.prior is not None else {}
-
-
-def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlacement | None:
-    """Build the placement from attributes and the fields of other managers; None for another object."""
+def build_object(instance: Instance, attributes: Values) -> FleetObject:
+    """Build the fleet object of an instance from attributes."""
     assert instance.type.build_fleet_object is not None
-    configured = instance.type.build_fleet_object(attributes)
-    if not isinstance(configured, FleetPlacement):
-        return None
+    fleet_object: FleetObject = instance.type.build_fleet_object(attributes)
+    return fleet_object
+
+
+def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlacement:
+    """Build the placement from attributes and the fields of other managers."""
+    configured = build_object(instance, attributes)
+    assert isinstance(configured, FleetPlacement)
     foreign_fields = _get_recorded_hub_data(instance).get(FOREIGN_FIELDS)
     if not foreign_fields:
         return configured
     arguments = _merge_arguments(instance.type.schema, foreign_fields, _read_arguments(instance, attributes))
-    placement = instance.type.build_fleet_object({**attributes, "manifest": None, **arguments})
+    placement = build_object(instance, {**attributes, "manifest": None, **arguments})
     assert isinstance(placement, FleetPlacement)
     return replace(placement, accepts_old_names=configured.accepts_old_names)
 
@@ -62,7 +62,7 @@ def find_deleting_objects(instance: Instance) -> frozenset[str]:
 
 def _get_recorded_hub_data(instance: Instance) -> Values:
     """Return the recorded hub data of an existing object that is kept."""
-    return {} if instance.is_replaced else get_mapping(read_prior_note(instance), ON_HUB)
+    return {} if instance.is_replaced else get_mapping(instance.prior_note, ON_HUB)
 
 
 def _read_arguments(instance: Instance, attributes: Values) -> Values:

@@ -51,7 +51,7 @@ class SharedObjects(Struct, frozen=True):
 
 def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects) -> SharedObjects:
     """Return the objects that several placements, or a placement and a direct manifest, may have."""
-    seen_objects: set[ObjectIdentity] = set().union(*direct.values()) if direct else set()
+    seen_objects: set[ObjectIdentity] = set().union(*direct.values())
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
         # The objects that a placement selects, has in snapshots, or has on a cluster.
@@ -146,9 +146,8 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
         return ""
     rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
-    wanted = next((manifest for manifest in manifests if get_object_identity(manifest) == contender.object), None)
-    is_same = wanted is not None and wanted.body == existing.body
-    return "" if is_same else _DIFFERS
+    wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
+    return "" if existing.body in wanted else _DIFFERS
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:

@@ -109,7 +109,7 @@ class RenderedResources(Struct, frozen=True):
 
     def has_same_overrides(self, other: RenderedResources) -> bool:
         """Return True if the bindings of both name the same override snapshots, like a hub's comparison."""
-        if self.overrides is None or other.overrides is None:
+        if self.overrides is None:
             return self.has_same_result(other)
         return self.overrides == other.overrides
 
@@ -125,8 +125,8 @@ class OverrideIndex:
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
         """Return the overrides of a placement (its key) in the order of application."""
         general = self._by_placement.get("", ())
-        specific = self._by_placement.get(placement, ()) if placement else ()
-        return tuple(sorted((*general, *specific), key=_get_application_order_key)) if specific else tuple(general)
+        specific = self._by_placement.get(placement, ())
+        return tuple(sorted((*general, *specific), key=_get_application_order_key))
 
 
 def select_overrides(
@@ -270,10 +270,10 @@ def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
     """Return the message, seen on a hub, for an envelope with an object of another namespace or scope; else ""."""
     for envelope in filter(is_envelope, manifests):
         for key, body in sorted(get_mapping(envelope.body, "data").items()):
-            metadata = body.get("metadata") if isinstance(body, Mapping) else None
-            namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-            if metadata and str(namespace or "") != envelope.namespace:
-                return _format_misplaced_message(envelope, key, str(namespace or ""), str(metadata.get("name")))
+            metadata = get_mapping(body, "metadata")
+            namespace = str(metadata.get("namespace") or "")
+            if metadata and namespace != envelope.namespace:
+                return _format_misplaced_message(envelope, key, namespace, str(metadata.get("name")))
     return ""
 
 
@@ -385,15 +385,14 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
-    target = body
-    for step in steps[:-1]:
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    last, target = steps[-1], body
+    for step in steps[1:-1]:
         if isinstance(target, dict):
             target = target.get(step)
         else:
             position = _resolve_index(step, len(target)) if isinstance(target, list) else None
             target = None if position is None else target[position]
-    last = steps[-1] if steps else ""
     if isinstance(target, dict):
         if patch.operation != "add" and last not in target:
             if patch.operation == "replace":

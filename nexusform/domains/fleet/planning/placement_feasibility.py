@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters
+from nexusform.domains.fleet.scheduling.bindings import PlacementType, collect_clusters, select_scheduled_bindings
 from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.pod_feasibility import (
@@ -25,7 +25,7 @@ from nexusform.domains.pods.planning.pod_feasibility import (
     find_object_feasibility,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase
-from nexusform.json_data.plain_data import get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.phases import ProposedFix
 from nexusform.planning.plan_request import ArgumentAdjustment
@@ -50,7 +50,7 @@ class _AdditionalNodes(Struct, frozen=True):
 
 
 def list_binding_feasibility(
-    outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], *, includes_losses: bool
+    outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], *, includes_losses: bool
 ) -> Iterator[Feasibility]:
     """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
     effect of one machine or rack down, and a row per rejected cluster with known nodes.
@@ -60,7 +60,6 @@ def list_binding_feasibility(
         rows = [*_build_rows_with_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
-    vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
     additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
     known = [addition for items in additions for addition in items]
     for row, items in zip(rows, additions, strict=True):
@@ -76,8 +75,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
     """Yield the rows without the capacity of sites."""
     capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
-        active_states = (BindingState.SCHEDULED, BindingState.BOUND)
-        bindings = [item for item in placement.bindings if item.state in active_states and not item.is_deleting]
+        bindings = [item for item in select_scheduled_bindings(placement.bindings) if not item.is_deleting]
         workloads = collect_workloads(placement.selection.manifests).workloads if bindings else ()
         if not workloads:
             continue
@@ -93,8 +91,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
                 is_known = cluster is None and is_empty
-                result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
-                reason = "" if is_known else _NO_NODES
+                result, reason = (FeasibilityResult.RUNS, "") if is_known else (FeasibilityResult.UNKNOWN, _NO_NODES)
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
                 )
@@ -158,7 +155,7 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
     cluster = outcome.clusters[row.cluster]
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
-        if demand is None or site is None or demand.owner.partition(":")[2] != cluster.id:
+        if demand is None or site is None or demand.cluster_id != cluster.id:
             continue
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
@@ -191,16 +188,15 @@ _MAX_EXTRA_NODES: Final = 2  # new nodes may be on other machines, racks and zon
 
 
 def suggest_feasibility_fixes(
-    rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], limit: int
+    rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
     """Yield proposals for waiting rows: pool counts, then other clusters for the first `limit` rows."""
     waiting = [row for row in rows if row.is_waiting]
-    vms = tuple(vms)
     for extra in range(_MAX_EXTRA_NODES):
         # A proposal per cluster and pools with missing nodes, for all its placements with these pools.
         groups: dict[tuple[str, tuple[str, ...]], list[Feasibility]] = {}
         for row in waiting:
-            if row.missing_pools and row.cluster in outcome.clusters and row.site_capacity != "no":
+            if row.missing_pools and row.site_capacity != "no":
                 groups.setdefault((row.cluster, tuple(row.missing_pools)), []).append(row)
         for (cluster, pools), group in groups.items():
             candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
@@ -232,7 +228,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
     """Find a pool with a count in the configuration."""
     for vm_object in vms:
         demand = vm_object.request.demand
-        if demand is None or vm_object.is_removed or demand.owner.partition(":")[2] != cluster_id:
+        if demand is None or demand.cluster_id != cluster_id:
             continue
         for pool_demand in demand.pools:
             if pool_demand.pool == pool and pool_demand.count_path:
@@ -318,7 +314,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
     """Return the policy block of a placement; None if it cannot be edited: it is in a manifest, or a new one."""
-    config = placement.spec.instance.config or {}
+    config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):
         return {"placement_type": PlacementType.PICK_ALL.value}
@@ -329,12 +325,10 @@ def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str
     """Return an affinity with one more condition in each required term: the terms are alternatives."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    terms: Sequence[Mapping[str, Any]] = get_mapping(cluster_affinity, _REQUIRED_AFFINITY).get(
-        "cluster_selector_term"
-    ) or ({},)
+    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")
-        expressions = [*(selector.get("match_expression") or ()), expression]
+        expressions = [*get_list(selector, "match_expression"), expression]
         extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
     return {"cluster_affinity": {**cluster_affinity, _REQUIRED_AFFINITY: {"cluster_selector_term": extended}}}

@@ -189,7 +189,7 @@ def _plan_until_stable(
                 changes = find_stale_members(placement, member_list)
                 is_queued = bool(changes)
             if is_queued:
-                has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes, members)
+                has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes)
         has_edits = False  # edits queue placements once
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
@@ -206,10 +206,7 @@ def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
 
 
 def _run_scheduling_cycles_of_placement(
-    placement: PlacementPlan,
-    member_list: MemberList,
-    changes: tuple[MemberChange, ...],
-    members: Mapping[str, FleetMemberState],
+    placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
     """Run a placement's scheduling cycles; return True if bindings changed. Edits count in the first chain only."""
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
@@ -222,7 +219,7 @@ def _run_scheduling_cycles_of_placement(
         number_increased=placement.spec.number_increased and is_first_cycle,
         lost_bindings=placement.lost_bindings,
         departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
-        member_triggers={change.member: change.trigger for change in changes if change.member in members},
+        member_triggers={change.member: change.trigger for change in changes},
         default_trigger=placement.rollout_trigger,
     )
     bindings = placement.bindings
@@ -362,10 +359,8 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     eligible = _select_individually_eligible_members(placement, member_list) if stale_names else 0
     changes: list[MemberChange] = []
     for name in stale_names:
-        member, trigger = (
-            member_list.members[member_list.positions[name]],
-            _find_change_of_rejection(rejections.get(name)),
-        )
+        member = member_list.members[member_list.positions[name]]
+        trigger = _find_change_of_rejection(rejections.get(name))
         if trigger is not None and not member.is_leaving and eligible >> member_list.positions[name] & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)

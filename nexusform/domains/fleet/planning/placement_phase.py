@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import format_list, select_word_form
+from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import build_binding_rows, build_removed_rows, build_rolling_timeline
 from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
 from nexusform.domains.fleet.planning.fleet_outcome import (
@@ -43,7 +44,7 @@ from nexusform.domains.fleet.planning.planned_members import build_members, reco
 from nexusform.domains.fleet.planning.selected_resources import record_cluster_resources, select_placement_resources
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters, split_clusters
 from nexusform.domains.fleet.scheduling.eviction import (
     PREDICTED_EVICTION,
     EvictionTarget,
@@ -60,7 +61,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
 from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.argument_evaluation import (
     build_unknown_placement_error,
     find_unknown_placement_arguments,
@@ -178,8 +179,6 @@ def _build_instance_spec(
     if not instance.is_configured or instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
-    if configuration is None:
-        return None, []
     blocks.set_predicted_action(instance, evaluation)
     spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
     recorded = blocks.request.state.instances.get(instance.address)
@@ -201,30 +200,29 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
     changes += check_strategy_change(previous.strategy, configuration.strategy)
     if previous.status_reporting_scope != configuration.status_reporting_scope:
         changes.append(build_error(("status_reporting_scope",), "statusReportingScope is immutable"))
-    in_manifest = bool(instance.config and instance.config.get("manifest"))
+    in_manifest = bool(get_value_at_path(instance.config, "manifest"))
     for change in changes:
         path: Path = ("manifest",) if in_manifest else change.path
         if path == ("policy",) and configuration.policy is None:
             path = ()  # the block is removed: report the placement
         remedy = f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
         if instance.before is None:
-            name = instance.type.build_id(instance.config or {})
+            name = instance.type.build_id(get_mapping(instance.config))
             remedy = (
                 "The placement exists on the hub but not in state. Import it with an import block (to = "
                 f'{instance.address}, id = "{name}"), or choose another name.'
             )
-        detail = _explain_foreign_list(spec, change.path) or f"{format_sentence(change.detail)} {remedy}"
+        detail = _explain_foreign_list(spec, previous, change.path) or f"{format_sentence(change.detail)} {remedy}"
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
 
-def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
+def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:
     """Return why a list of another owner cannot change, with the remedy; "" for a list of ours."""
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
-    if not owner or spec.previous_configuration is None or spec.previous_configuration.policy is None:
+    if not owner:
         return ""
-    configured = spec.configuration.effective_policy.tolerations
-    previous = spec.previous_configuration.policy.tolerations
-    foreign = [toleration.title for toleration in previous if toleration not in configured]
+    configured, earlier = spec.configuration.effective_policy.tolerations, previous.effective_policy.tolerations
+    foreign = [toleration.title for toleration in earlier if toleration not in configured]
     pronoun, verb = select_word_form(len(foreign), "it", "them"), select_word_form(len(foreign), "is", "are")
     return (
         f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
@@ -335,16 +333,15 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
             placement.rollout = placement.rollout.append_rollout_timeline(timeline)
-        departed = [cluster for cluster in outcome.blocked_clusters if cluster in placement.departed_clusters]
+        departed, blocked = split_clusters(outcome.blocked_clusters, placement.departed_clusters)
         if departed:
             yield from _warn_bindings_of_departed_members(placement, departed)
-        blocked = [cluster for cluster in outcome.blocked_clusters if cluster not in placement.departed_clusters]
         if blocked:
             bound = collect_clusters(placement.bindings)
             failing = sorted((placement.failing_clusters & bound) - {*blocked})
-            config = placement.spec.instance.config
-            path = ("strategy",) if config and not config.get("manifest") else ()
-            stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(blocked))
+            in_manifest = get_value_at_path(placement.spec.instance.config, "manifest")
+            path = () if in_manifest else ("strategy",)
+            stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, blocked)
             yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
 
 

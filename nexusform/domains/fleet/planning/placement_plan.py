@@ -164,10 +164,8 @@ class PlacementPlan(Struct):
     @property
     def evicted_clusters(self) -> frozenset[str]:
         """Clusters released by an eviction of this plan, or with a binding in deletion on a hub."""
-        deleting_clusters = self.spec.deleting_clusters
-        if not self.evictions:
-            return deleting_clusters
-        return deleting_clusters | {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
+        evicted = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
+        return self.spec.deleting_clusters | evicted
 
     @property
     def released_clusters(self) -> frozenset[str]:
@@ -439,7 +437,7 @@ class PlacementPlan(Struct):
         """Differences between predicted and observed clusters; none without a prior state."""
         if self._hub_moves is None:
             instance = self.spec.instance
-            if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
+            if not self.spec.observed_attributes or instance.prior is None:
                 self._hub_moves = HubMoves()
             else:
                 predicted = collect_lasting_clusters(self.spec.recorded_bindings)

@@ -42,7 +42,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     compute_fingerprint,
     format_canonical_json,
 )
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, has_unknown_part
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, has_unknown_part
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
@@ -154,12 +154,12 @@ def has_resource_record(note: Mapping[str, Any]) -> bool:
 
 
 def read_applied_resources(
-    note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] | None = None
+    note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
     """Read the applied resources of a note. Objects in `known_objects` (by hash) keep their source lines."""
     objects: dict[str, Manifest] = {}
     for digest, body in get_mapping(note, _BODIES).items():
-        manifest = (known_objects or {}).get(digest) or build_manifest(body)
+        manifest = known_objects.get(digest) or build_manifest(body)
         if manifest is not None:
             objects[digest] = manifest
     snapshots = tuple(
@@ -254,9 +254,9 @@ def list_cluster_objects(
     return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
 
 
-def read_bindings(attributes: Mapping[str, Any]) -> tuple[Binding, ...]:
-    """Return the bindings of an object in state, by cluster name."""
-    bindings = attributes.get("bindings")
+def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
+    """Return the bindings of an object in state, by cluster name; none without one."""
+    bindings = get_value_at_path(attributes, "bindings")
     return tuple(
         Binding(
             cluster=cluster,
@@ -337,7 +337,7 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """Return the status of an object in state."""
     clusters = tuple(
         ClusterStatus(
-            str(status["cluster_name"] or ""),
+            get_text(status, "cluster_name"),
             read_conditions(status["conditions"]),
             _read_integer(status.get("observed_resource_index")),
             tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
@@ -373,8 +373,7 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
     for selected in get_list(attributes, "selected_resources"):
         names = {name: get_text(selected, name) for name in SelectedObject.__struct_fields__}
         selected_objects.append(SelectedObject(**names))
-    manifest = attributes.get("manifest")
-    documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
+    documents = parse_yaml("manifest", get_text(attributes, "manifest")).documents
     api_version = get_text(documents[0].data, "apiVersion") if documents else ""
     return RecordedPlacement(
         configuration, api_version, read_bindings(attributes), read_status(attributes), tuple(selected_objects)
@@ -404,8 +403,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
 
 def is_scheduled(attributes: Mapping[str, Any]) -> bool:
     """Return True if the Scheduled condition of an object in state is True."""
-    conditions = attributes.get("conditions")
-    return isinstance(conditions, list) and bool(conditions) and conditions[0].get("status") == "True"
+    return get_text(attributes, "conditions", 0, "status") == "True"
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:

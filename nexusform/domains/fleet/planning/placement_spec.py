@@ -77,7 +77,7 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
         """Attributes of the existing object from state, overridden by the hub's; empty for a new one."""
-        return {} if self.is_new else {**(self.instance.before or {}), **self.observed_attributes}
+        return {} if self.is_new else {**get_mapping(self.instance.before), **self.observed_attributes}
 
     @property
     def is_external(self) -> bool:
@@ -140,7 +140,7 @@ def build_placement_spec(
     instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
 ) -> PlacementSpec:
     """Build the specification of an instance; `observed_attributes` are those from a hub."""
-    recorded = {} if instance.is_replaced or instance.before is None else instance.before
+    recorded = {} if instance.is_replaced else get_mapping(instance.before)
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
@@ -166,23 +166,17 @@ def build_placement_spec(
 
 def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
     """Return the policy with the old name of node-count replaced, unless a member has the old property."""
-    if policy is None or not has_old_property_name(policy):
-        return policy
-    if any(OLD_NODE_COUNT in member.properties for member in member_list.members):
-        return policy
-    required = policy.required_terms
-    preferred = policy.preferred_terms
-    return replace(
+    if policy is None:
+        return None
+    required, preferred = policy.required_terms, policy.preferred_terms
+    renamed = replace(
         policy,
         required_terms=None if required is None else tuple(map(_rename_properties_in_term, required)),
         preferred_terms=tuple(replace(t, preference=_rename_properties_in_term(t.preference)) for t in preferred),
     )
-
-
-def has_old_property_name(policy: Policy) -> bool:
-    """Return True if a policy uses the old name of node-count."""
-    terms = (*(policy.required_terms or ()), *(term.preference for term in policy.preferred_terms))
-    return any(_rename_properties_in_term(term) != term for term in terms)
+    if renamed == policy or any(OLD_NODE_COUNT in member.properties for member in member_list.members):
+        return policy
+    return renamed
 
 
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:

@@ -24,9 +24,9 @@ from nexusform.domains.fleet.importers.fleet_records import (
 )
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
 from nexusform.domains.fleet.planning.foreign_field_merge import (
+    build_object,
     find_deleting_objects,
     merge_applied_objects,
-    read_prior_note,
 )
 from nexusform.domains.fleet.planning.override_rendering import (
     ObjectIdentity,
@@ -43,7 +43,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sente
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 
@@ -156,9 +156,8 @@ class PlannedHub(Struct, dict=True):
 
     def add_instance(self, instance: Instance) -> None:
         """Add the object of an instance."""
-        assert instance.type.build_fleet_object is not None
         assert instance.planned is not None
-        fleet_object = instance.type.build_fleet_object(instance.planned)
+        fleet_object = build_object(instance, instance.planned)
         self.diagnostics += check_immutable_fields(instance, fleet_object)
         match fleet_object:
             case HubObjects():
@@ -212,15 +211,13 @@ class PlannedHub(Struct, dict=True):
 
     def _merge_applied_fields(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
         """Return the objects on the hub after this plan, with fields of other managers."""
-        if instance.before is None or instance.is_replaced or not self.observed.objects:
+        if instance.is_replaced or not self.observed.objects:
             return manifests
-        prior_object = read_prior_object(instance)
-        prior_manifests = prior_object.manifests if isinstance(prior_object, HubObjects) else ()
-        return merge_applied_objects(manifests, prior_manifests, self.observed.objects)
+        return merge_applied_objects(manifests, get_hub_manifests(read_prior_object(instance)), self.observed.objects)
 
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""
-        if instance.is_replaced or (instance.before is None and not self.observed.overrides):
+        if instance.is_replaced:
             return override
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:
@@ -234,7 +231,7 @@ class PlannedHub(Struct, dict=True):
         is_unchanged = replace(latest, snapshot=0) == override
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
         if number:
-            instance.private = {**read_prior_note(instance), OVERRIDE_SNAPSHOT: number}
+            instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
@@ -277,9 +274,7 @@ class PlannedHub(Struct, dict=True):
 
 def read_prior_object(instance: Instance) -> FleetObject:
     """Return the fleet object of an instance in state."""
-    assert instance.type.build_fleet_object is not None
-    fleet_object: FleetObject = instance.type.build_fleet_object(instance.before or {})
-    return fleet_object
+    return build_object(instance, get_mapping(instance.before))
 
 
 def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
@@ -291,7 +286,7 @@ def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
 
 def _get_prior_override_snapshot_number(instance: Instance) -> int:
     """Return the snapshot number of an override in state."""
-    return int(read_prior_note(instance).get(OVERRIDE_SNAPSHOT, 0))
+    return int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0))
 
 
 def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:
@@ -364,11 +359,11 @@ def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
         instance = hub.override_instances[position]
         namespaced = bool(hub.overrides[position].namespace)
         block = "resource_selector" if namespaced else "cluster_resource_selector"
-        in_blocks = bool(instance.config and instance.config.get(block))
+        in_blocks = bool(get_value_at_path(instance.config, block))
         for selector, text in problems:
-            path: Path = ("manifest",) if selector is not None else ()
-            if in_blocks and selector is not None:
-                path = (block, selector)
+            path: Path = ()
+            if selector is not None:
+                path = (block, selector) if in_blocks else ("manifest",)
             detail = f"{format_sentence(text)} Combine the rules, or remove one of the overrides."
             yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))
 
@@ -391,8 +386,6 @@ def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator
     if not fields or instance.before is None or instance.is_replaced:
         return
     current = read_prior_object(instance)
-    if type(current) is not type(planned):
-        return
     for attribute, name in fields:
         current_value, planned_value = getattr(current, attribute), getattr(planned, attribute)
         if current_value != planned_value:

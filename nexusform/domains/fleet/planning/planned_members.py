@@ -18,7 +18,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     build_member_record,
     parse_member_record,
 )
-from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
+from nexusform.domains.fleet.planning.foreign_field_merge import build_object
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.scheduling.bindings import Member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -35,9 +35,9 @@ def build_planned_member(
     """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
     if not _is_managed_by_hub_provider(instance, configuration.name, observed):
         return configuration
-    previous = read_prior_object(instance)
+    previous_member = read_prior_object(instance)
+    assert isinstance(previous_member, FleetMember)
     # Labels removed from the configuration are dropped; taints are one list.
-    previous_member = previous if isinstance(previous, FleetMember) else FleetMember(configuration.name)
     observed_member = observed[configuration.name]
     removed_labels = previous_member.labels.keys() - configuration.labels.keys()
     labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
@@ -73,16 +73,13 @@ def build_members(
     removed = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
-        if instance.type.build_fleet_object is None:
-            continue
         leaving_member = _build_leaving_member(instance)
         if leaving_member is not None and leaving_member.previous is not None:
             members.setdefault(leaving_member.previous.name, leaving_member)
         if instance.is_removed or instance.is_invalid or instance.planned is None:
             continue
-        configuration = instance.type.build_fleet_object(instance.planned)
-        if not isinstance(configuration, FleetMember):
-            continue
+        configuration = build_object(instance, instance.planned)
+        assert isinstance(configuration, FleetMember)
         configuration = build_planned_member(instance, configuration, observed)
         cluster = clusters.get(configuration.cluster_id)
         if configuration.cluster_id and cluster is None:
@@ -116,14 +113,14 @@ def build_members(
 
 def _list_excluded_placements(instance: Instance) -> frozenset[str]:
     """Return the placements excluded from the plan that re-created the member."""
-    return frozenset(list_texts(read_prior_note(instance), UNNOTIFIED_PLACEMENTS))
+    return frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS))
 
 
 def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
     """Build the removed or replaced member of an instance, if any."""
     if instance.before is None or not (instance.is_removed or instance.is_replaced):
         return None
-    previous = parse_member_record(str(instance.before.get("name")), read_prior_note(instance))
+    previous = parse_member_record(str(instance.before.get("name")), instance.prior_note)
     return FleetMemberState(instance.address, None, None, previous, None)
 
 
@@ -133,7 +130,7 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     """
     if planned.name in observed and not instance.is_replaced:
         return build_member(observed[planned.name], None, (0, 0))
-    note = read_prior_note(instance)
+    note = instance.prior_note
     if instance.prior is None or instance.is_replaced or note.get("seen") is False:
         return None
     return parse_member_record(planned.name, note) if note else planned

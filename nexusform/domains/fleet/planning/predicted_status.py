@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
-from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB, read_prior_note
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
@@ -78,7 +78,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     """Return True if a provider manages the placement on a hub and the plan does not change it; its status stays."""
-    is_managed = placement.spec.observed_attributes and ON_HUB in read_prior_note(placement.spec.instance)
+    is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:
         return False
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration

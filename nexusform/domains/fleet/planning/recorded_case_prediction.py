@@ -77,8 +77,7 @@ def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
     read_object = FLEET_CLUSTER_RESOURCE_PLACEMENT.build_fleet_object
     assert read_object is not None, "placements have one"
     placement = read_object({"name": body["metadata"]["name"], "manifest": json.dumps(body)})
-    if not isinstance(placement, FleetPlacement):
-        raise TypeError("the placement is invalid")
+    assert isinstance(placement, FleetPlacement), "an object of this type"
     return placement
 
 

@@ -110,9 +110,9 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
             by_key.setdefault(manifest.identity, manifest)
             if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != NAMESPACE_ONLY:
                 is_complete = selector.scope != WITH_SELECTED
-                includes_all[manifest.name] = includes_all.get(manifest.name, False) or is_complete
+                includes_all[manifest.name] = includes_all.get(manifest.name, False) | is_complete
     # The objects in selected namespaces: all, or those of other selectors.
-    for namespace, is_complete in includes_all.items() if not placement.namespace else ():
+    for namespace, is_complete in includes_all.items():
         for manifest in hub.list_namespaced((namespace,)):
             if is_complete or any(_is_match(selector, manifest, namespace) for selector in placement.selectors):
                 by_key.setdefault(manifest.identity, manifest)
@@ -222,7 +222,7 @@ class SnapshotStore:
     def __init__(self, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...] = ()) -> None:
         self.snapshots = snapshots
         self._selection = selection
-        self._renderers: dict[int, ClusterRenderer] = {}
+        self._renderers: dict[int | None, ClusterRenderer] = {}
         self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
@@ -245,8 +245,6 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        if index is None:
-            return None
         number, renderer = self._locked_renderers.get(cluster, (None, None))
         if renderer is not None and number == index:
             return renderer.render_cluster(cluster)

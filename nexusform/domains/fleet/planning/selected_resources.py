@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY, build_manifests
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
-from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB, read_prior_note
+from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
@@ -188,7 +188,7 @@ def _pair_current_and_new_resources(
 
 def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
     """Return the private note of an existing placement from state."""
-    return {} if spec.is_new else read_prior_note(spec.instance)
+    return {} if spec.is_new else spec.instance.prior_note
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:

@@ -4,7 +4,7 @@ across plans; the values fixed at its start are recorded in its note.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, convert
@@ -15,7 +15,6 @@ from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import FAILED
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, FleetUpdateRun, RunRecord
 from nexusform.domains.fleet.planning.binding_rows import build_run_timeline
-from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, select_overrides
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot
@@ -34,7 +33,7 @@ from nexusform.domains.fleet.scheduling.staged_update import (
     list_run_steps,
     simulate_staged_run,
 )
-from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_texts
 from nexusform.planning.instances.instance import Instance
 
 
@@ -53,11 +52,15 @@ class _RejectedRun(Struct, frozen=True):
 
 
 class _StagedRunInput(Struct, frozen=True):
-    """Inputs of a run: its stages, its resource snapshot, and the values fixed at its start."""
+    """Inputs of a run: its stages, its resource snapshot, and the values fixed at its start. `picked` maps a cluster
+    to positions in `overrides`.
+    """
 
     plan: StagedRunPlan
-    resource_snapshot: int
+    snapshot: ResourceSnapshot
     record: RunRecord
+    overrides: tuple[FleetOverride, ...]
+    picked: Mapping[str, tuple[int, ...]]
 
 
 def _execute_staged_run(
@@ -92,7 +95,7 @@ def _execute_staged_run(
         context.plan,
         run.name,
         placement.bindings,
-        context.resource_snapshot,
+        context.snapshot.index,
         approved=run.approvals,
         failing=frozenset(failures),
         finished=frozenset(record.done),
@@ -102,7 +105,7 @@ def _execute_staged_run(
     is_finished = not progress.pending_approval and not progress.blocking_clusters
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
-    timeline = build_run_timeline(placement, run.name, context.resource_snapshot, steps, progress)
+    timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, progress)
     placement.rollout = placement.rollout.append_rollout_timeline(timeline)
     placement.bindings = progress.bindings
     for step in progress.steps:
@@ -142,12 +145,12 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
     prior = index_by_cluster(placement.spec.prior_bindings)
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
-        rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
+        rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if (
             binding is None
             or binding.state is not BindingState.BOUND
             or binding.is_deleting
-            or binding.resource_snapshot != context.resource_snapshot
+            or binding.resource_snapshot != context.snapshot.index
             or cluster in placement.rollout.clusters | placement.released_clusters
             or resources is None
             or rendered is None
@@ -163,7 +166,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         return RunRecord()
     observed = hub.observed.runs.get(run.build_key(run.name))
-    recorded = convert(read_prior_note(instance), RunRecord)
+    recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
         return recorded
     by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
@@ -179,9 +182,6 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
     """Warn about approvals that no stage requests."""
-    approvals = get_value_at_path(instance.config, "approvals")
-    if not isinstance(approvals, list | tuple | set | frozenset):
-        return
     requested: list[str] = []
     for stage in context.plan.stages:
         if any(task.type == APPROVAL for task in stage.before):
@@ -189,7 +189,7 @@ def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _St
         if any(task.type == APPROVAL for task in stage.after):
             requested.append(f"{run.name}-after-{stage.name}")
     choice = f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
-    for name in sorted(set(approvals) - set(requested)):
+    for name in sorted({*list_texts(instance.config, "approvals")} - {*requested}):
         text = f'The run never requests "{name}".{suggest_name(name, requested)} {choice}'
         problem = Problem(("approvals",), "useless-approval-request", text, Severity.WARNING)
         yield instance.build_diagnostic(problem)
@@ -248,7 +248,7 @@ def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunIn
     """Return the clusters of a run with failing resources, and the causes."""
     failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
     for cluster in context.plan.updated_clusters:
-        rendered = placement.snapshot_store.render_cluster(context.resource_snapshot, cluster)
+        rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if rendered is not None and rendered.failure:
             failures[cluster] = rendered.failure
     return failures
@@ -262,7 +262,7 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
     failed = {
         binding.cluster
         for binding in placement.spec.prior_bindings
-        if binding.resource_snapshot == context.resource_snapshot
+        if binding.resource_snapshot == context.snapshot.index
         and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
     }
     unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
@@ -327,7 +327,7 @@ def _build_run_context(
         done=record.done,
         objects=tuple(sorted(manifest.title for manifest in snapshot.objects)),
     )
-    return _StagedRunInput(plan, index, new_record)
+    return _StagedRunInput(plan, snapshot, new_record, overrides, per_cluster)
 
 
 def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
@@ -372,15 +372,11 @@ def _select_run_overrides(
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
     """Lock the resources of the run's clusters to its snapshot and overrides."""
-    snapshot, labels = (
-        placement.snapshot_store.find_snapshot(context.resource_snapshot),
-        placement.selection.clusters.labels,
-    )
-    assert snapshot is not None, "a run with a missing snapshot does not start"
+    snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in context.plan.updated_clusters:
-        positions = (context.record.picked or {}).get(cluster, ())
+        positions = context.picked.get(cluster, ())
         if positions not in renderers:
-            cluster_overrides = tuple((context.record.overrides or ())[position] for position in positions)
+            cluster_overrides = tuple(context.overrides[position] for position in positions)
             renderers[positions] = ClusterRenderer(snapshot.objects, cluster_overrides, labels)
-        placement.snapshot_store.lock_cluster(cluster, context.resource_snapshot, renderers[positions])
+        placement.snapshot_store.lock_cluster(cluster, snapshot.index, renderers[positions])

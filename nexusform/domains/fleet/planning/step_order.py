@@ -67,7 +67,7 @@ class _ChangedInstance(Struct, frozen=True):
     versions: tuple[FleetObject, ...]
     position: int
     identities: frozenset[ObjectIdentity]
-    placement_keys: frozenset[tuple[type, str]]
+    placement_keys: frozenset[tuple[type, str | None]]
 
 
 class _RolloutInputs(Struct, frozen=True):
@@ -250,7 +250,7 @@ class _ChangedIndex:
         self.by_position = {item.position: item for item in changed_objects}
         self.by_identity: dict[ObjectIdentity, list[int]] = {}
         self.members: list[int] = []
-        self._by_placement: dict[tuple[type, str], list[int]] = {}
+        self._by_placement: dict[tuple[type, str | None], list[int]] = {}
         removed: set[ObjectIdentity] = set()
         for item in changed_objects:
             for identity in item.identities:
@@ -382,16 +382,12 @@ class _RolloutIndex:
         changed_objects = index.by_position.values()
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}
-        self._overrides = [
-            (item.position, override)
-            for item in changed_objects
-            for override in item.versions
-            if isinstance(override, FleetOverride) and not override.placement
-        ]
-        versions = (version for item in changed_objects for version in item.versions)
-        evicted = dict.fromkeys(item.placement for item in versions if isinstance(item, FleetEviction))
+        versions = [(item.position, version) for item in changed_objects for version in item.versions]
+        overrides = [(position, version) for position, version in versions if isinstance(version, FleetOverride)]
+        self._overrides = [(position, override) for position, override in overrides if not override.placement]
+        evicted = dict.fromkeys(version.placement for _, version in versions if isinstance(version, FleetEviction))
         self._new_namespace_positions: set[int] = set()
-        for position, override in self._overrides if evicted else ():
+        for position, override in self._overrides:
             manifests = map(index.by_position.__getitem__, index.list_namespace(override.namespace))
             if any(_has_new_namespace_of_override(manifest, override) for manifest in manifests):
                 self._new_namespace_positions.add(position)
@@ -511,8 +507,7 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
         versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
         if not versions:
             continue
-        keys = ((type(version), _get_placement_key(version)) for version in versions)
-        placement_keys = frozenset((kind, key) for kind, key in keys if key is not None)
+        placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
         yield _ChangedInstance(instance, versions, position, _collect_identities(versions), placement_keys)
 
 

@@ -15,7 +15,7 @@ from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.placement_records import read_status
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import get_text, get_value_at_path, has_unknown_part
 from nexusform.placement_kinds.placement_kind import format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
@@ -98,10 +98,10 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     cells = _build_cells(bindings, plan)
     changing = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
     placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
-    picked_clusters = {get_binding_cluster(row) for row in bindings}
+    picked_clusters = {row.object for row in bindings}
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
-    changed_clusters = {get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
+    changed_clusters = {row.object for row in bindings if row.action is not PlacementAction.KEEP}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:
         columns, unpicked = [*columns, *unpicked], []
@@ -136,25 +136,19 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     """Return the members of the fleet after the plan, with or without placements."""
     members: list[RenderedFleetMember] = []
     for change in plan.changes:
-        if change.address.type != _MEMBER or change.after is None or change.sensitive_after:
+        if change.address.type != _MEMBER or change.sensitive_after:
             continue
-        name, cluster = change.after.get("name"), change.after.get("kubernetes_cluster_id")
-        if isinstance(name, str):
-            members.append(RenderedFleetMember(name, cluster if isinstance(cluster, str) else ""))
+        name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
+        if name:
+            members.append(RenderedFleetMember(name, cluster))
     return members
-
-
-def get_binding_cluster(row: PlacementChange) -> str:
-    """Return the cluster of a binding's row."""
-    location = row.target or row.source
-    return location.cluster if isinstance(location, Binding) else row.object
 
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
     """Return the cell of each placement and cluster: bindings, then rejections by rules, then other messages."""
     cells: dict[tuple[str, str], MatrixCell] = {}
     for row in rows:
-        cells[str(row.address), get_binding_cluster(row)] = MatrixCell(row)
+        cells[str(row.address), row.object] = MatrixCell(row)
     for row in rows:
         for rejection in row.rejections:
             cell = MatrixCell(None, rejection.rule, rejection.reason)
@@ -164,10 +158,10 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
-        if placement not in placements or change.after is None or change.sensitive_after:
+        if placement not in placements or change.sensitive_after:
             continue
         # The clusters rejected in the placement's status.
-        statuses = {"placement_statuses": change.after.get("placement_statuses")}
+        statuses = {"placement_statuses": get_value_at_path(change.after, "placement_statuses")}
         for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
             if status.cluster and status.conditions and status.conditions[0].status == "False":
                 cells.setdefault((placement, status.cluster), MatrixCell(None, "", status.conditions[0].message))
@@ -269,7 +263,7 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
 
 
 def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part:
-    lines = [(str(row.address), get_binding_cluster(row), _render_binding(row)) for row in rows[:_MAX_ROWS]]
+    lines = [(str(row.address), row.object, _render_binding(row)) for row in rows[:_MAX_ROWS]]
     return build_table(caption, ("Placement", "Cluster", "Binding"), lines)
 
 

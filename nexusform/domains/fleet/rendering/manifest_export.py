@@ -18,7 +18,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import parse_json
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import get_list
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Action, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
@@ -202,7 +202,7 @@ _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 
 def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the parsed hub objects, namespaces first."""
-    manifests = parse_manifests("yaml_body", str(attributes.get("yaml_body") or "")).manifests
+    manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
     for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
         yield _render_yaml(manifest.body)
 
@@ -224,12 +224,12 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
             body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name))
     for name, block in schema.blocks.items():
         value = arguments.get(name)
-        if value is not None and value != []:
+        if value not in (None, []):
             is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
             api_name = convert_to_camel_case(name) + ("s" if is_plural else "")
             body[api_name] = _build_block(block, value)
     # An empty selector selects every cluster; the API requires its terms.
-    if "clusterSelector" in body and not body["clusterSelector"]:
+    if body.get("clusterSelector") == {}:
         body["clusterSelector"] = {"clusterSelectorTerms": []}
     return body
 
@@ -243,9 +243,11 @@ def _build_block(block: NestedBlock, content: Any) -> Any:
 
 def _convert_value_to_kubernetes(name: str, value: Any) -> Any:
     """Return a value as in Kubernetes: amounts as numbers, JSON parsed."""
-    if name in _AMOUNT_ARGUMENTS and isinstance(value, str) and value.isdecimal():
+    if not isinstance(value, str):
+        return value
+    if name in _AMOUNT_ARGUMENTS and value.isdecimal():
         return int(value)
-    return parse_json(value) if name == "value" and isinstance(value, str) else value
+    return parse_json(value) if name == "value" else value
 
 
 def convert_to_camel_case(name: str) -> str:
@@ -267,7 +269,7 @@ def render_node_labels(plan: Plan) -> str:
     """
     lines: list[str] = []
     for change in plan.changes:
-        attributes = change.after or {}
+        attributes = get_mapping(change.after)
         keys = attributes.get("hardware_label_keys")
         if change.address.type != "nexus_kubernetes_cluster" or not keys:
             continue

@@ -165,15 +165,19 @@ def _build_cluster_row(
     """Build the cells of one cluster; picked ones have neither rank nor margin."""
     is_picked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
     batch = (_format_number(cluster.batch),) if has_batches else ()
-    margin = "last picked" if cluster.cluster == explanation.last_pick else _format_score_margin(cluster)
+    rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)
+    if is_picked:
+        rank, margin = "", ""
+    elif cluster.cluster == explanation.last_pick:
+        margin = "last picked"
     return (
         cluster.cluster,
         _get_state(cluster),
         *batch,
-        "" if is_picked else _format_number(cluster.rank),
+        rank,
         _format_number(cluster.topology_spread_score),
         _format_number(cluster.affinity_score),
-        "" if is_picked else margin,
+        margin,
         _format_scheduling_result(cluster),
     )
 

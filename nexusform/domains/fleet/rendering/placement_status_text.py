@@ -218,7 +218,7 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
         name = condition.type.removeprefix(kind)
         if condition.status == TRUE and name in texts:
             yield texts[name]
-    if not is_2023 and conditions and all(condition.status == TRUE for condition in conditions):
+    if not is_2023 and {condition.status for condition in conditions} == {TRUE}:
         yield _COMPLETED, _COMPLETED_MESSAGE
 
 
@@ -229,11 +229,12 @@ def render_placements(
     texts = []
     for address, instance in instances.items():
         read_object = RESOURCE_TYPES[address.type].build_fleet_object
+        assert read_object is not None
         current = instance.current
-        if current is None or read_object is None or (current.sensitive and not show_sensitive):
+        if current is None or (current.sensitive and not show_sensitive):
             return ""
         configuration = read_object(current.attributes)
-        if isinstance(configuration, FleetPlacement):
-            placement = read_placement(current.attributes, configuration)
-            texts.append(render_placement(address.type, placement, version, width))
+        assert isinstance(configuration, FleetPlacement)
+        placement = read_placement(current.attributes, configuration)
+        texts.append(render_placement(address.type, placement, version, width))
     return "\n\n".join(texts)

@@ -4,7 +4,7 @@ Policies are hashable, so results are computed once for all placements with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -58,6 +58,13 @@ def select_scheduled_bindings(bindings: Iterable[Binding]) -> list[Binding]:
 def collect_lasting_clusters(bindings: Iterable[Binding]) -> set[str]:
     """Return the clusters with a binding neither Unscheduled nor in deletion."""
     return {binding.cluster for binding in select_scheduled_bindings(bindings) if not binding.is_deleting}
+
+
+def split_clusters(clusters: Iterable[str], group: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the clusters of a group and the others, both in order."""
+    names = tuple(clusters)
+    inside = tuple(name for name in names if name in group)
+    return inside, tuple(name for name in names if name not in group)
 
 
 def index_by_cluster(bindings: Iterable[Binding]) -> dict[str, Binding]:

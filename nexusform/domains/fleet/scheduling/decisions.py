@@ -84,10 +84,7 @@ def list_unselected_clusters(
     cluster is omitted and still uses a slot, as on a real hub.
     """
     selected_clusters = collect_clusters(selected)
-    slots = MAX_DECISIONS - len(selected_clusters)
-    if slots <= 0:
-        return ()
-    maximum = min(MAX_UNSELECTED, slots)
+    maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))
     unselected_outscored = (decision for decision in outscored if decision.cluster not in selected_clusters)
     decisions = list(islice(unselected_outscored, maximum))
     listed_rejections = islice(rejected, maximum - len(decisions))

@@ -251,20 +251,25 @@ def _check_requirement_values(requirement: PropertyRequirement, path: Path) -> l
     return []
 
 
+def _build_errors(path: Path, subject: str, problems: Iterable[str]) -> list[Problem]:
+    """Build the errors of a subject from the problems of its text."""
+    return [build_error(path, f"{subject}: {problem}") for problem in problems]
+
+
 def _check_property_name(name: str, path: Path) -> list[Problem]:
     """Return the problems of a property name: a resource, or segments joined by slashes."""
     if name.startswith(RESOURCE_PREFIX):
         return _check_resource_name(name, path)
     prefix, *segments = name.split("/")
     if not segments:
-        return [build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)]
+        return _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
     problems: list[Problem] = []
     if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
         text = f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid qualified name"
         problems.append(build_error(path, text))
     for segment in segments:
         text = f"property name segment {segment} is not valid"
-        problems += [build_error(path, f"{text}: {problem}") for problem in validate_qualified_name(segment)]
+        problems += _build_errors(path, text, validate_qualified_name(segment))
     if name in _TEXT_PROPERTIES:
         text = f"{name} is text, not a quantity, and stops the scheduler"
         problems.append(build_hub_difference_warning(path, text))
@@ -281,7 +286,7 @@ def _check_resource_name(name: str, path: Path) -> list[Problem]:
         supported = " ".join(CAPACITY_TYPES)
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
         return [build_error(path, text)]
-    problems = [build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)]
+    problems = _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
     if not problems and (not resource or "-" in resource):
         text = f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
         problems.append(build_hub_difference_warning(path, text))
@@ -304,21 +309,15 @@ def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
 def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
     problems: list[Problem] = []
     if toleration.key:
-        problems += [
-            build_error((*path, "key"), f"invalid toleration key: {problem}")
-            for problem in validate_qualified_name(toleration.key)
-        ]
+        problems += _build_errors((*path, "key"), "invalid toleration key", validate_qualified_name(toleration.key))
     if toleration.operator not in (EQUAL, EXISTS):
         problems.append(build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}"))
     if toleration.operator == EXISTS and toleration.value:
         problems.append(build_error((*path, "value"), "toleration value needs to be empty, when operator is Exists"))
-    if toleration.operator == EQUAL and not toleration.key:
-        problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
     if toleration.operator == EQUAL:
-        problems += [
-            build_error((*path, "value"), f"invalid toleration value: {problem}")
-            for problem in validate_label_value(toleration.value)
-        ]
+        if not toleration.key:
+            problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
+        problems += _build_errors((*path, "value"), "invalid toleration value", validate_label_value(toleration.value))
     if toleration.effect not in ("", NO_SCHEDULE):
         problems.append(
             build_error((*path, "effect"), f"unsupported effect {toleration.effect}: only NoSchedule exists")
@@ -331,14 +330,8 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
     problems: list[Problem] = []
     for i, taint in enumerate(taints):
         path: Path = ("taint", i)
-        problems += [
-            build_error((*path, "key"), f"invalid taint key: {problem}")
-            for problem in validate_qualified_name(taint.key)
-        ]
-        problems += [
-            build_error((*path, "value"), f"invalid taint value: {problem}")
-            for problem in validate_label_value(taint.value)
-        ]
+        problems += _build_errors((*path, "key"), "invalid taint key", validate_qualified_name(taint.key))
+        problems += _build_errors((*path, "value"), "invalid taint value", validate_label_value(taint.value))
         if taint.effect != NO_SCHEDULE:
             problems.append(
                 build_error((*path, "effect"), f"unsupported effect {taint.effect}: only NoSchedule exists")

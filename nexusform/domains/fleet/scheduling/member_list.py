@@ -186,11 +186,11 @@ class BindingTable:
         name = self.member_list.members[position].name
         bit = 1 << position
         action, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None
-        existing = self.by_cluster.get(name)
-        if existing is not None and self.obsolete & bit:
-            action, state = BindingAction.REPOINTED, existing.state
-            resources = existing.resource_snapshot
-        elif existing is not None and self.unscheduled & bit:
+        if self.obsolete & bit:
+            existing = self.by_cluster[name]
+            action, state, resources = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
+        elif self.unscheduled & bit:
+            existing = self.by_cluster[name]
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
             resources = existing.resource_snapshot
         self.obsolete &= ~bit

@@ -10,7 +10,6 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.fleet.scheduling import decisions, scheduling_cycle
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
-    BindingState,
     ChangeCause,
     CycleAbort,
     Member,
@@ -88,11 +87,6 @@ class ClusterExplanation(Struct, frozen=True):
     is_bound: bool = False
     batch: int | None = None
     details: tuple[str, ...] = ()
-
-    @property
-    def first_rejection(self) -> Rejection | None:
-        """Rejection reported by KubeFleet."""
-        return self.rejections[0] if self.rejections else None
 
 
 class PlacementExplanation(Struct, frozen=True):
@@ -353,6 +347,7 @@ def _explain_pick_fixed_placement(
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
+    bound = collect_lasting_clusters(binding_table.by_cluster.values())
     rows: list[ClusterExplanation] = []
     for name in (*sorted(positions), *unknown_names):
         decision = decisions_by_cluster.get(name)
@@ -361,7 +356,7 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound = binding is not None and binding.state is not BindingState.UNSCHEDULED and not binding.is_deleting
+            is_bound = name in bound
             reason = decision.reason
             rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
         else:
@@ -394,9 +389,8 @@ def _describe_term_mismatches(
         if not mismatches:
             texts = (_format_property_mismatch(requirement, member) for requirement in term.property_selector or ())
             mismatches = [text for text in texts if text]
-        if mismatches:
-            prefix = f"term {number}: " if len(terms) > 1 else ""
-            yield f"{prefix}{'; '.join(mismatches)}"
+        prefix = f"term {number}: " if len(terms) > 1 else ""
+        yield f"{prefix}{'; '.join(mismatches)}"
 
 
 def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:

@@ -263,7 +263,6 @@ def build_placement_status(
     clusters = [
         _build_cluster_status(decision.cluster, decision.reason, state, is_external=is_external)
         for decision, state in zip(scheduling.list_decisions(), states, strict=False)
-        if decision.is_selected
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 
@@ -318,19 +317,20 @@ def _build_cluster_status(
     for name in list_step_names(progress):
         status = getattr(progress, name)
         reason, text = _STEP_TEXTS[name].cluster[status]
-        if name in ("overridden", "work_synchronized") and status == FALSE and progress.failure:
-            text = f"{text}: {progress.failure}"
-        if name == "applied" and status == FALSE and progress.work_name:
-            text = f"Work object {progress.work_name} has failed to apply"
-        if name == "rollout_started" and progress.is_blocked:
-            text = _BLOCKED_TEXT
-        if name == "rollout_started" and is_external:
-            text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
-        if name == "overridden" and status == TRUE and not progress.has_overrides:
-            reason, text = "NoOverrideSpecified", NO_OVERRIDES
-        if name == "available" and status == TRUE and not progress.is_trackable:
-            reason = "NotAllWorkAreAvailabilityTrackable"
-            text = "The availability of some work objects is not trackable"
+        match name, status:
+            case "rollout_started", _ if progress.is_blocked:
+                text = _BLOCKED_TEXT
+            case "rollout_started", _ if is_external:
+                text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
+            case "overridden" | "work_synchronized", "False" if progress.failure:
+                text = f"{text}: {progress.failure}"
+            case "overridden", "True" if not progress.has_overrides:
+                reason, text = "NoOverrideSpecified", NO_OVERRIDES
+            case "applied", "False" if progress.work_name:
+                text = f"Work object {progress.work_name} has failed to apply"
+            case "available", "True" if not progress.is_trackable:
+                reason = "NotAllWorkAreAvailabilityTrackable"
+                text = "The availability of some work objects is not trackable"
         conditions.append(Condition(_STEP_TEXTS[name].type, status, reason, text))
         if status != TRUE:
             break
@@ -383,9 +383,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     by_cluster = index_by_cluster(bindings)
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
-    progress = {
-        name: _read_progress_of_status(cluster_status) for name, cluster_status in status_by_cluster.items() if name
-    }
+    progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
     # The resource index was added later.
     clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)

@@ -104,16 +104,16 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
     """Return why requirements on one property contradict each other; None if they do not. Malformed ones are
     skipped; they have findings of their own.
     """
-    lower: _PropertyBound | None = None
-    upper: _PropertyBound | None = None
+    lower_bounds: list[_PropertyBound] = []
+    upper_bounds: list[_PropertyBound] = []
     equal: Quantity | None = None
     unequal: list[Quantity] = []
     for comparison, value in _parse_requirements(requirements):
         bound = _PropertyBound(value, comparison in ("Gt", "Lt"))
         if comparison in ("Gt", "Ge"):
-            lower = bound if lower is None or _is_tighter_bound(bound, lower, 1) else lower
+            lower_bounds.append(bound)
         elif comparison in ("Lt", "Le"):
-            upper = bound if upper is None or _is_tighter_bound(bound, upper, -1) else upper
+            upper_bounds.append(bound)
         elif comparison == "Ne":
             unequal.append(value)
         elif equal is not None and equal != value:
@@ -122,6 +122,8 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
             equal = value
     if equal is not None and equal in unequal:
         return f"conflicting Eq and Ne on same value {equal}"
+    lower = max(lower_bounds, key=lambda bound: (bound.value.nano, bound.is_strict), default=None)
+    upper = max(upper_bounds, key=lambda bound: (-bound.value.nano, bound.is_strict), default=None)
     return _explain_empty_range(lower, upper) or _explain_violated_bound(equal, lower, upper)
 
 
@@ -135,18 +137,12 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
             yield requirement.operator, value
 
 
-def _is_tighter_bound(new: _PropertyBound, old: _PropertyBound, sign: int) -> bool:
-    """Return True if the new bound is tighter; `sign` is 1 for lower bounds, -1 for upper ones."""
-    difference = sign * (new.value.nano - old.value.nano)
-    return difference > 0 or (difference == 0 and new.is_strict and not old.is_strict)
-
-
 def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | None) -> str | None:
     """Return why no value is between two bounds; None if one is, or a bound is missing."""
     if lower is None or upper is None:
         return None
-    difference = upper.value.nano - lower.value.nano
-    if difference < 0 or (difference == 0 and (lower.is_strict or upper.is_strict)):
+    # A strict bound (1) excludes equal bounds.
+    if upper.value.nano - lower.value.nano < max(lower.is_strict, upper.is_strict):
         return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     return None
 
@@ -160,7 +156,7 @@ def _explain_violated_bound(
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):
         if bound is None:
             continue
-        difference = sign * (equal.nano - bound.value.nano)
-        if difference < 0 or (difference == 0 and bound.is_strict):
+        # A strict bound (1) excludes its own value.
+        if sign * (equal.nano - bound.value.nano) < bound.is_strict:
             return f"eq value {equal} violates {name} bound {bound.value}"
     return None

@@ -20,6 +20,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     Policy,
     index_by_cluster,
     select_scheduled_bindings,
+    split_clusters,
 )
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import IntegerOrPercent
@@ -214,11 +215,10 @@ def _build_next_wave(
     can_be_ready = sum(cluster not in state.failed_clusters for cluster in started)
     budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
     # Failed resources serve no one: replacing them uses no budget.
-    failed = [cluster for cluster in update if cluster in state.failed_clusters]
-    update = [cluster for cluster in update if cluster not in state.failed_clusters]
+    failed, working = split_clusters(update, state.failed_clusters)
     removal_budget = max(0, budget.max_removals)
     deleted = delete[:removal_budget]
-    updated = (*failed, *update[: removal_budget - len(deleted)])
+    updated = (*failed, *working[: removal_budget - len(deleted)])
     bound = bind[: max(0, budget.max_additions)]
     wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
     return RolloutWave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)

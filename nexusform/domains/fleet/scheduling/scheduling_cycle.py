@@ -119,9 +119,9 @@ class FilterResult(Struct, frozen=True):
         """Members reported as filtered out by KubeFleet."""
         return sum(members for rule, members in self.rejected_by_rule if rule.rule != "same_placement_affinity")
 
-    def find_rejecting_rule(self, position: int) -> SchedulerFilter | None:
-        """Return the first rule that rejects a member."""
-        return next((rule for rule, members in self.rejected_by_rule if members >> position & 1), None)
+    def find_rejecting_rule(self, position: int) -> SchedulerFilter:
+        """Return the first rule that rejects a rejected member."""
+        return next(rule for rule, members in self.rejected_by_rule if members >> position & 1)
 
 
 def filter_members(
@@ -249,10 +249,11 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     missing: list[Decision] = []
     for name in names:
         position = member_list.positions.get(name)
-        reason = None if position is None else cluster_eligibility.explain_ineligibility(member_list.members[position])
         if position is None:
             missing.append(decisions.build_missing_decision(name))
-        elif reason is not None:
+            continue
+        reason = cluster_eligibility.explain_ineligibility(member_list.members[position])
+        if reason:
             ineligible.append(decisions.build_ineligible_decision(name, reason))
         else:
             valid_positions.append(position)
@@ -383,9 +384,8 @@ def _build_rejections(
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     for position in iterate_ascending(filter_result.rejected_members):
         rule = filter_result.find_rejecting_rule(position)
-        if rule is not None:
-            reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
-            yield decisions.build_rejected_decision(member_list.members[position].name, reason)
+        reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
+        yield decisions.build_rejected_decision(member_list.members[position].name, reason)
 
 
 _PICKERS: dict[PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]] = {

@@ -269,10 +269,8 @@ def simulate_staged_run(
             for name in step.clusters:
                 active.pop(name, None)
         elif step.kind is RunStepKind.UPDATE:
-            for name in step.clusters:
-                binding = active.get(name)
-                if binding is not None and name not in finished:
-                    active[name] = replace(binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot)
+            for name in {*step.clusters} - finished:
+                active[name] = replace(active[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
             blocking += [name for name in step.clusters if name in failing]
     return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
 

@@ -123,13 +123,13 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
     a member in deletion only after its removal; added taints, heartbeats and a loss of eligibility never do.
     """
     if new_member is None:
-        return Trigger.CLUSTER_LEFT if old_member is not None else None
+        return Trigger.CLUSTER_LEFT
     if new_member.is_leaving:
         return None
-    is_eligible = cluster_eligibility.explain_ineligibility(new_member) is None
+    is_eligible = not cluster_eligibility.explain_ineligibility(new_member)
     if old_member is None:
         return Trigger.CLUSTER_JOINED if is_eligible else None
-    if is_eligible and cluster_eligibility.explain_ineligibility(old_member) is not None:
+    if is_eligible and cluster_eligibility.explain_ineligibility(old_member):
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     if old_member.labels != new_member.labels:
         return Trigger.CLUSTER_LABELS_CHANGED
@@ -181,7 +181,7 @@ def find_member_observations(
     """Return the changes of a bound member that would now reject it."""
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)
-    if ineligibility is not None and cluster_eligibility.explain_ineligibility(old_member) is None:
+    if ineligibility and not cluster_eligibility.explain_ineligibility(old_member):
         results.append(IneffectiveMemberChange(Trigger.CLUSTER_BECAME_INELIGIBLE, ineligibility))
     if request.policy.placement_type is PlacementType.PICK_FIXED:
         return tuple(results)

@@ -34,7 +34,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
 from nexusform.domains.fleet.scheduling.rolling_update import DEFAULT_PERIOD, QUARTER, RollingUpdate
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path, list_unknown_paths
-from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import EQUAL, LabelSelector, Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
 from nexusform.schemas.block_schema import BlockSchema
 
@@ -88,7 +88,7 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
 
 def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems without those about an unknown part."""
-    unknown_parts = [path for path in list_unknown_paths(dict(attributes)) if path]
+    unknown_parts = [*list_unknown_paths(dict(attributes))]
 
     def is_about_unknown_part(path: Path) -> bool:
         # One path is a prefix of the other.
@@ -136,7 +136,7 @@ def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, .
             kind=read_text(block, "kind"),
             name=read_text(block, "name"),
             labels=read_label_selector(block.get("label_selector")),
-            scope=block.get("selection_scope") or WITH_RESOURCES,
+            scope=get_or_default(block, "selection_scope", WITH_RESOURCES),
         )
         for block in blocks
     )
@@ -144,7 +144,9 @@ def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, .
 
 def read_taints(blocks: Iterable[Values]) -> tuple[Taint, ...]:
     """Return the taint blocks of a member."""
-    return tuple(Taint(read_text(b, "key"), read_text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks)
+    return tuple(
+        Taint(read_text(b, "key"), read_text(b, "value"), get_or_default(b, "effect", "NoSchedule")) for b in blocks
+    )
 
 
 # --- policy and strategy -----------------------------------------------------------------------
@@ -159,26 +161,28 @@ def read_policy(values: Values | None) -> Policy | None:
     preferred_blocks = get_list(affinity, "preferred_during_scheduling_ignored_during_execution")
     number = values.get("number_of_clusters")
     return Policy(
-        placement_type=PlacementType(values.get("placement_type") or PlacementType.PICK_ALL),
+        placement_type=PlacementType(get_or_default(values, "placement_type", PlacementType.PICK_ALL)),
         number_of_clusters=None if number is None else int(number),
         cluster_names=_read_texts(values, "cluster_names"),
         required_terms=None
         if required_block is None
         else tuple(read_selector_term(term) for term in get_list(required_block, "cluster_selector_term")),
         preferred_terms=tuple(
-            PreferredTerm(int(term.get("weight") or 0), read_selector_term(get_mapping(term, "preference")))
+            PreferredTerm(int(get_or_default(term, "weight", 0)), read_selector_term(get_mapping(term, "preference")))
             for term in preferred_blocks
         ),
         spread_constraints=tuple(
             TopologySpreadConstraint(
                 read_text(c, "topology_key"),
                 1 if c.get("max_skew") is None else int(c["max_skew"]),
-                c.get("when_unsatisfiable") or "DoNotSchedule",
+                get_or_default(c, "when_unsatisfiable", "DoNotSchedule"),
             )
             for c in get_list(values, "topology_spread_constraint")
         ),
         tolerations=tuple(
-            Toleration(read_text(t, "key"), t.get("operator") or "Equal", read_text(t, "value"), read_text(t, "effect"))
+            Toleration(
+                read_text(t, "key"), get_or_default(t, "operator", EQUAL), read_text(t, "value"), read_text(t, "effect")
+            )
             for t in get_list(values, "toleration")
         ),
     )
@@ -205,12 +209,12 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         namespace=read_text(attributes, "namespace"),
         policy=read_policy(arguments.get("policy")),
         selectors=read_resource_selectors(get_list(arguments, "resource_selector")),
-        strategy=strategy.get("type") or ROLLING_UPDATE,
+        strategy=get_or_default(strategy, "type", ROLLING_UPDATE),
         rolling_update=read_rolling_update(get_mapping(strategy, "rolling_update")),
         apply=apply,
-        revision_history_limit=int(arguments.get("revision_history_limit") or 10),
-        status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
-        propagation_policy=get_mapping(strategy, "delete_strategy").get("propagation_policy") or DELETE,
+        revision_history_limit=int(get_or_default(arguments, "revision_history_limit", 10)),
+        status_reporting_scope=get_or_default(arguments, "status_reporting_scope", CLUSTER_SCOPE_ONLY),
+        propagation_policy=get_or_default(get_mapping(strategy, "delete_strategy"), "propagation_policy", DELETE),
         report_back_to=read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
         accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
     )
@@ -273,4 +277,9 @@ def read_text(values: Values, name: str) -> str:
 
 
 def _read_texts(values: Values, name: str) -> tuple[str, ...]:
-    return tuple(map(_convert_to_text, values.get(name) or ()))
+    return tuple(map(_convert_to_text, get_or_default(values, name, ())))
+
+
+def get_or_default(values: Values, name: str, default: Any) -> Any:
+    """Return an argument; the default if it is null, empty or 0."""
+    return values.get(name) or default

@@ -162,12 +162,8 @@ def build_hub_attributes(
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = group_objects_by_kind(reader, argument, attributes)
     # The managing tools by kind and name of their objects.
-    managers: dict[str, str] = {}
-    for manifest in reader.manifests:
-        manager = find_external_manager(manifest)
-        if manager:
-            managers[manifest.title] = manager
-    managers = dict(sorted(managers.items()))
+    titles = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
+    managers = {title: manager for title, manager in sorted(titles.items()) if manager}
     problems = [*reader.problems, *_find_export_warnings(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
         text = (
@@ -270,7 +266,8 @@ def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
     assert kind.build_fleet_object is not None
     names = {"name": placement.manifest.name, "namespace": placement.manifest.namespace}
     configuration = kind.build_fleet_object({**names, "manifest": json.dumps(body)})
-    return configuration.policy if isinstance(configuration, FleetPlacement) else None
+    assert isinstance(configuration, FleetPlacement)
+    return configuration.policy
 
 
 _BINDING_FORM: Final = RecordForm(
@@ -331,7 +328,8 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     }
     assert resource_type.build_fleet_object is not None
     read_strategy = resource_type.build_fleet_object({**metadata, "manifest": json.dumps(body)})
-    return read_strategy.stages if isinstance(read_strategy, FleetUpdateStrategy) else None
+    assert isinstance(read_strategy, FleetUpdateStrategy)
+    return read_strategy.stages
 
 
 # Texts of an apply strategy in the API, and their names here.

@@ -110,8 +110,6 @@ class FleetKind(Struct, frozen=True):
     def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
         """Yield errors for arguments set both directly and in the manifest."""
         for argument, manifest_value in (("name", document.name), ("namespace", document.namespace)):
-            if argument == "namespace" and not self.is_namespaced:
-                continue
             value = attributes.get(argument)
             if is_set_and_known(value) and manifest_value and value != manifest_value:
                 text = f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
@@ -141,7 +139,7 @@ def build_fleet_type(
     *,
     read: Callable[[Values, Values], FleetObject],
     findings: Callable[[FleetObject, Values], Iterable[Problem]],
-    values: Mapping[str, AttributeSchema] | None = None,
+    values: Mapping[str, AttributeSchema] = {},
     phase: int = 5,
     manifest: AttributeSchema = MANIFEST,
     goes_beside: tuple[str, ...] = (),
@@ -158,7 +156,7 @@ def build_fleet_type(
             "lenient": LENIENT,
             "force_conflicts": FORCE_CONFLICTS,
             **{n: replace(a, required=False, optional=True) for n, a in fleet.spec.attributes.items()},
-            **(values or {}),
+            **values,
         },
         fleet.spec.blocks,
         description,

@@ -20,6 +20,7 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error,
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
+    get_or_default,
     read_integer_or_percentage,
     read_label_selector,
     read_text,
@@ -34,7 +35,7 @@ from nexusform.domains.fleet.types.fleet_schemas import (
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.json_data.plain_data import get_list
+from nexusform.json_data.plain_data import get_list, list_texts
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_duration
 from nexusform.schemas.block_schema import BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING, SetType
@@ -67,14 +68,13 @@ def _build_run_spec(strategy: str) -> BlockSchema:
 
 
 def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
-    approvals = attributes.get("approvals") or ()
     return FleetUpdateRun(
         name=read_text(attributes, "name"),
         placement=read_text(arguments, "placement_name"),
         strategy=read_text(arguments, "staged_rollout_strategy_name"),
         resource_index=parse_index(arguments.get("resource_snapshot_index")),
-        state=RunState(arguments.get("state") or RunState.INITIALIZE),
-        approvals=frozenset(name for name in approvals if isinstance(name, str)),
+        state=RunState(get_or_default(arguments, "state", RunState.INITIALIZE)),
+        approvals=frozenset(list_texts(attributes, "approvals")),
         namespace=read_text(attributes, "namespace"),
     )
 

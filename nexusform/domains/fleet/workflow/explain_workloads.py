@@ -27,7 +27,7 @@ from nexusform.domains.fleet.workflow.placement_reasons import (
 )
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_value_at_path
+from nexusform.json_data.plain_data import get_text, get_value_at_path
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
@@ -41,12 +41,9 @@ OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 
 
 def explain_placements(
-    result: PlanResult, pattern: AddressPattern, name: str
+    result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain the placements at an address; None without any, or if the name is no cluster and there are pods."""
-    fleet = find_planned_fleet(result)
-    if fleet is None:
-        return None
     member_list = fleet.outcome.member_list
     placements = [p for a, p in fleet.outcome.placements.items() if pattern.is_match(a)]
     if not placements:
@@ -60,19 +57,18 @@ def explain_placements(
             return None
         suggestion = suggest_name(name, sorted(member_names))
         unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
-        text = f'The fleet has no member cluster "{name}".{suggestion}' + (f" {unknown_nodes}" if unknown_nodes else "")
-        return [], [build_error("no-such-object", text)]
+        text = f'The fleet has no member cluster "{name}".{suggestion} {unknown_nodes}'
+        return [], [build_error("no-such-object", text.rstrip())]
     return _build_reasons(result, placements, member_list, [name]), select_errors(result.diagnostics)
 
 
 def explain_member(
-    result: PlanResult, pattern: AddressPattern
+    result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
-    all_names = [get_value_at_path(c.after, "name") for c in result.plan.changes if pattern.is_match(c.address)]
-    names = [str(name) for name in all_names if name]
-    fleet = find_planned_fleet(result)
-    if fleet is None or not names:
+    members = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
+    names = list(filter(None, (get_text(member, "name") for member in members)))
+    if not names:
         return None
     errors = select_errors(result.diagnostics)
     placements = fleet.outcome.placements.values()
@@ -107,7 +103,7 @@ _MAX_NAMES = 20
 
 
 def explain_pods(
-    result: PlanResult, pattern: AddressPattern, name: str
+    result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
     """Explain the pods of this name at an address ("": the only one); None without pods. A prefix selects one
     cluster or workload, as in plans (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
@@ -116,10 +112,9 @@ def explain_pods(
     pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
     rows = [row for row in pod_rows if row.target]
     rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}
-    fleet = find_planned_fleet(result)
-    if fleet is None or not (rows or rejected):
-        return None
     names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
+    if not names:
+        return None
     if not name and len(names) > 1:
         text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
         return (), [*errors, build_error("ambiguous-pod", text)]
@@ -178,13 +173,16 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
         return None
     planned = make_plan(replace(request, samples=0, includes_remedies=False, lint=False))
-    placements = explain_placements(planned, pattern, name) if kind is PlanningKind.PLACEMENT else None
-    placements = explain_member(planned, pattern) if kind is PlanningKind.MEMBER else placements
+    fleet = find_planned_fleet(planned)
+    if fleet is None:
+        return None
+    placements = explain_placements(planned, fleet, pattern, name) if kind is PlanningKind.PLACEMENT else None
+    placements = explain_member(planned, fleet, pattern) if kind is PlanningKind.MEMBER else placements
     if placements is not None:
         reasons, errors = placements
         answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
         return DomainAnswer(answers, tuple(errors), allows_errors=True)
-    pods = explain_pods(planned, pattern, name) if kind in _POD_KINDS else None
+    pods = explain_pods(planned, fleet, pattern, name)
     if pods is None:
         return None
     pod_answers, errors = pods

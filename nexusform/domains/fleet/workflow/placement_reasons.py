@@ -8,7 +8,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.binding_rows import explain_kept_bindings
-from nexusform.domains.fleet.planning.foreign_field_merge import read_prior_note
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling import placement_explanation as fleet_explanation
@@ -58,7 +57,7 @@ def build_placement_reason(
 ) -> PlacementReason:
     """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
-    private = read_prior_note(placement.spec.instance)
+    private = placement.spec.instance.prior_note
     notes = {name: find_placement_origin(private, name) for name in bindings}
     reason = PlacementReason(
         placement.spec.instance.address,
@@ -78,13 +77,11 @@ def build_placement_reason(
     failures = {
         name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
     }
-    objects, rendered = resources[cluster] if cluster else ((), None)
-    return replace(
-        reason,
-        objects=tuple(expand_envelopes(objects)) if rendered is not None else (),
-        rendered=tuple(expand_envelopes(rendered.manifests)) if rendered is not None else (),
-        failures=failures,
-    )
+    objects, rendered = resources.get(cluster, ((), None))
+    if rendered is None:
+        return replace(reason, failures=failures)
+    hub_objects, cluster_objects = tuple(expand_envelopes(objects)), tuple(expand_envelopes(rendered.manifests))
+    return replace(reason, objects=hub_objects, rendered=cluster_objects, failures=failures)
 
 
 def _explain_at_decision_time(
@@ -151,12 +148,13 @@ def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
             inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes
         )
     node = decision.cluster.find_node(outcome.node)
+    machine, zone = (node.machine, node.zone) if node is not None else ("", "")
     return PodPlacementReason(
         address=address,
         cluster=decision.cluster.name,
         outcome=outcome,
-        machine=node.machine if node is not None else "",
-        zone=node.zone if node is not None else "",
+        machine=machine,
+        zone=zone,
         nodes=verdicts,
         is_current=is_current,
     )

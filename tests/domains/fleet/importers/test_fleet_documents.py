@@ -160,6 +160,8 @@ CRP = "ClusterResourcePlacement"
 CRO = "ClusterResourceOverride"
 RO = "ResourceOverride"
 STRATEGY = "ClusterStagedUpdateStrategy"
+SELECTED = "    name: web\n    selectionScope: NamespaceWithResourceSelectors\n"
+OTHER = '  - group: ""\n    version: v1\n    kind: Namespace\n    name: db\n'
 BROKEN = [
     # Unknown keys
     (CRP, "numberOfClusters:", "numberOfCluster:", 'unknown field "spec.policy.numberOfCluster"'),
@@ -315,6 +317,19 @@ BROKEN = [
     (CRO, "op: replace, path: /spec/replicas", "op: remove, path: /spec/replicas", "cannot have value"),
     (CRO, "overrideType: JSONPatch", "overrideType: Delete", "cannot be set when the override type is Delete"),
     (CRO, "- labelSelector: {matchLabels: {env: prod}}", "- {}", "labelSelector is required"),
+    # Namespaces with selected resources
+    (
+        CRP,
+        "    name: web\n",
+        "    selectionScope: NamespaceWithResourceSelectors\n",
+        "must select by name (not by label)",
+    ),
+    (CRP, "    name: web\n", SELECTED + OTHER + SELECTED, "only one namespace selector with NamespaceWithResourceSel"),
+    (CRP, "    name: web\n", SELECTED + OTHER, "cannot mix with other namespace selectors"),
+    # An empty key is no field of a rule.
+    (CRP, "{type: Mirror, destination: WorkAPI}", '{type: Mirror, "": x}', "a destination must be specified"),
+    # A placeholder as the only item
+    (CRP, "{force: true}", "[...]", "a placeholder"),
     # Other objects
     (CRP, "/v1beta1", "/v1", 'unknown field "spec.strategy.deleteStrategy": v1 does not have it'),
     (CRP, "/v1beta1", "/v1alpha1", "a hub has ClusterResourcePlacement as"),

@@ -6,7 +6,15 @@ import pytest
 
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, get_bindings
 from tests.domains.fleet.planning.test_operations import P, list_colours
-from tests.planning.harness import attributes, build_state, build_state_after, list_warnings, plan, require_success
+from tests.planning.harness import (
+    attributes,
+    build_state,
+    build_state_after,
+    list_errors,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 MEMBERS = "".join(build_member(name) for name in ("m1", "m2", "m3"))
 POLICY = 'placement_type = "PickFixed"\n cluster_names = ["m1", "m2", "m3"]'
@@ -80,6 +88,12 @@ def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: st
     assert {each["resource_snapshot"] for each in get_bindings(mended).values()} == {2}
 
 
+def test_content_of_envelope_without_a_kind_is_an_error_at_its_line() -> None:
+    text = build_configuration("{name: inside, namespace: web}").replace("        kind: ConfigMap\n", "")
+    (problem,) = list_errors(plan(text))
+    assert problem.detail == "yaml_body:12: this document has no kind (a text)."
+
+
 def test_status_in_namespace_has_condition() -> None:
     inside = build_configuration("{name: inside, namespace: web}")
     told = inside.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
@@ -116,6 +130,25 @@ def test_changes_under_report_diff_are_applied_later() -> None:
     assert list_colours(state) == {"blue"}
     state = build_state_after(require_success(plan(build_text("red", "ClientSideApply"), state)), state)
     assert list_colours(state) == {"red"}
+
+
+def test_waves_of_untracked_objects_wait_between_each_other() -> None:
+    def build_text(colour: str) -> str:
+        widget = "    ---\n    {apiVersion: example.com/v1, kind: Widget, metadata: {name: once, namespace: web}}\n"
+        slow = ONE_BY_ONE.replace("APPLYING", "ClientSideApply").replace(
+            '= "1"', '= "1"\n unavailable_period_seconds = 90'
+        )
+        return build_hub(colour).replace("  EOT\n}", f"{widget}  EOT\n}}", 1) + MEMBERS + build_placement(POLICY, slow)
+
+    result = require_success(plan(build_text("red"), build_state(build_text("blue"))))
+    (rollout,) = result.plan.rollouts
+    assert [(step.kind, step.clusters, step.start_seconds, step.waits_for) for step in rollout.steps] == [
+        ("update", ("m1",), 0, ""),
+        ("wait", (), 0, ""),
+        ("update", ("m2",), 90, "1m30s"),
+        ("wait", (), 90, ""),
+        ("update", ("m3",), 180, "1m30s"),
+    ]
 
 
 def test_report_diff_causes_no_apply_failures() -> None:

@@ -165,6 +165,13 @@ def test_budget_of_pick_all_must_be_a_whole_number() -> None:
     assert [e.summary for e in found] == ["Invalid disruption budget"]
 
 
+def test_empty_budget_of_pick_all_is_a_warning() -> None:
+    result = require_success(plan(FLEET + build_placement() + build_budget("")))
+    assert [(warning.id, warning.detail.count("blocks every")) for warning in list_warnings(result)] == [
+        ("fully-blocking-budget", 1)
+    ]
+
+
 def test_override_is_rolled_out_to_its_clusters_only() -> None:
     text = FLEET + build_placement(build_pick_n(2))
     state = build_state(text)

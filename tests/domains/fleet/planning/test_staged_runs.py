@@ -36,6 +36,17 @@ def test_run_applies_overrides_of_its_start() -> None:
     assert list_colours(state) == {"green"}
 
 
+def test_ended_run_does_not_run_again() -> None:
+    text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
+    state = build_state(text + APPROVED)
+    state = build_state_after(require_success(plan(text + APPROVED, state)), state)
+    # No stage has the new cluster, which would block a run in progress.
+    larger = text.replace(build_pick_n(2), build_pick_n(3))
+    changed = larger + APPROVED.replace('["r-after-one"]', '["r-after-one", "r-after-two"]')
+    result = require_success(plan(changed, state))
+    assert list_warnings(result) == []
+
+
 def test_run_ignores_overrides_added_or_removed_after_start() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     initialized = build_run('state = "Initialize"')

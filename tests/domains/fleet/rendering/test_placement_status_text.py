@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_placement
-from nexusform.domains.fleet.rendering.placement_status_text import render_placement
+from nexusform.domains.fleet.rendering.placement_status_text import render_placement, render_placements
+from nexusform.resources.address import parse_address
+from nexusform.state.objects import InstanceState
 from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_pick_n, build_placement
 from tests.planning.harness import attributes, build_all_types, build_state
 
@@ -19,6 +23,20 @@ def render_status(version: str = "", extra: str = "") -> list[str]:
     written = read(values)
     assert isinstance(written, FleetPlacement)
     return render_placement(KIND, read_placement(values, written), version).splitlines()
+
+
+def test_hidden_placement_is_not_described() -> None:
+    state = build_state(build_hub() + MEMBERS + build_placement(build_pick_n(2)))
+    address = parse_address(f"{KIND}.p")
+    shown = {address: state.instances[address]}
+    current = shown[address].current
+    assert current is not None
+    hidden = {address: replace(shown[address], current=replace(current, sensitive=(("policy",),)))}
+    assert render_placements(hidden, "", 0, show_sensitive=False) == ""
+    assert render_placements(hidden, "", 0, show_sensitive=True) == render_placements(
+        shown, "", 0, show_sensitive=False
+    )
+    assert render_placements({address: InstanceState(None)}, "", 0, show_sensitive=True) == ""
 
 
 def test_columns_match_kubectl() -> None:

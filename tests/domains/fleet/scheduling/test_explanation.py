@@ -32,6 +32,7 @@ from tests.domains.fleet.scheduling.samples import (
     build_bound,
     build_labels_term,
     build_pick_n,
+    build_property_term,
     build_snapshot,
     build_sorter,
     fleet,
@@ -78,8 +79,7 @@ def test_all_rejections_are_listed_in_filter_order() -> None:
         "namespace_affinity",
         "taint_toleration",
     ]
-    assert row.first_rejection is not None
-    assert row.reported_reason == f"ClusterUnschedulable, {row.first_rejection.reason}"
+    assert row.reported_reason == f"ClusterUnschedulable, {row.rejections[0].reason}"
     assert not row.is_picked
 
 
@@ -202,6 +202,17 @@ def test_drift_is_difference_to_a_fresh_schedule() -> None:
     assert (same.gained_clusters, same.lost_clusters) == ((), ())
 
 
+def test_unreadable_property_of_required_term_stops_the_scheduler() -> None:
+    policy = Policy(ALL, required_terms=(build_property_term(NODES, "Ge", "1"),))
+    explanation = explain_placement([member("a", nodes="x", taints=["t"]), member("b", nodes="5")], policy)
+    assert explanation.abort is not None
+    assert explanation.abort.cluster == "a"
+    rows = index_rows(explanation)
+    assert [rows["a"].reported_reason, rows["b"].reported_reason] == [explanation.abort.message, ""]
+    # Rules without an answer reject no cluster.
+    assert [[rejection.rule for rejection in row.rejections] for row in rows.values()] == [["taint_toleration"], []]
+
+
 def test_rejection_details_compare_values_with_terms() -> None:
     members = [
         member("a", {"env": "canary"}, nodes="4"),
@@ -213,7 +224,7 @@ def test_rejection_details_compare_values_with_terms() -> None:
     more_nodes = PropertyRequirement(NODES, "Gt", ("5",))
     prod = ClusterSelectorTerm(build_label_selector({"env": "prod"}), (more_nodes,))
     shelf = ClusterSelectorTerm(
-        build_label_selector(None, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
+        build_label_selector({}, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
     )
     by_cluster = index_rows(explain_placement(members, build_pick_n(1, required_terms=(prod,))))
     assert {name: row.details for name, row in by_cluster.items()} == {

@@ -343,6 +343,11 @@ spec:
     assert [(t.type, t.wait_seconds) for t in stage.after] == [("TimedWait", 3600.0), ("Approval", None)]
 
 
+SELECTED = 'cluster_resource_selector {\nversion = "v1"\nkind = "Namespace"\n'
+CONFIG = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}}\\n"
+SNAPSHOT = "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResourceSnapshot, metadata: {name: a}}"
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "said"),
     [
@@ -364,6 +369,31 @@ spec:
             'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nstate = "Go"',
             "must be",
         ),
+        (
+            "fleet_cluster_staged_update_run",
+            'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nresource_snapshot_index = "one"',
+            '"one" is not the number of a resource snapshot',
+        ),
+        ("fleet_cluster_staged_update_strategy", "", "needs at least one stage"),
+        (
+            "fleet_cluster_staged_update_strategy",
+            'stage {\nname = "one"\nafter_stage_task {\ntype = "TimedWait"\nwait_time = "soon"\n}\n}',
+            "no duration such as",
+        ),
+        ("fleet_cluster_resource_override", SELECTED + "label_selector {\n}\n}\n", "label selector is not supported"),
+        ("fleet_cluster_resource_override", f'{SELECTED}name = "a"\n}}\n' * 2, "already exists, and must be unique"),
+        ("fleet_cluster_resource_override", "policy {\noverride_rule {\n}\n}\n", "JSONPatchOverrides cannot be empty"),
+        ("fleet_resource_override", 'name = "o"', 'The argument "namespace" is required'),
+        (
+            "fleet_placement_eviction",
+            'placement_name = "p"\ncluster_name = "c"\nlenient = true',
+            "lenient has no effect",
+        ),
+        ("fleet_hub_manifest", "", 'The argument "yaml_body" is required'),
+        ("fleet_hub_manifest", 'yaml_body = ""\nyaml_body_wo_version = 1', "has no effect without yaml_body_wo"),
+        ("fleet_hub_manifest", 'yaml_body_wo = ""', "Set yaml_body_wo_version with it"),
+        ("fleet_hub_manifest", f'yaml_body = "{CONFIG}---\\n{CONFIG}"', "is already defined at line 1"),
+        ("fleet_hub_manifest", f'yaml_body = "{SNAPSHOT}"', "is created by the hub itself. Remove it."),
     ],
 )
 def test_errors_of_placement_operations(kind: str, body: str, said: str) -> None:

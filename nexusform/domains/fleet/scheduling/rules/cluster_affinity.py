@@ -184,7 +184,7 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
     if minimum is None or maximum is None:
         return None
     observed, low, high = value.convert_to_float(), minimum.convert_to_float(), maximum.convert_to_float()
-    if math.isinf(low) or math.isinf(high) or low > high or observed < low or observed > high:
+    if not -math.inf < low <= observed <= high < math.inf:
         # The numbers as printed by Go.
         value_text, low_text, high_text = (repr(number).removesuffix(".0") for number in (observed, low, high))
         figures = f"observed value {value_text}, observed min {low_text}, observed max {high_text}"

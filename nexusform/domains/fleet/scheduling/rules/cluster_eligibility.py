@@ -20,15 +20,15 @@ _REASONS = {
 }
 
 
-def explain_ineligibility(member: Member) -> str | None:
-    """Return why a cluster is ineligible; None if it is eligible."""
-    return _REASONS.get(member.health)
+def explain_ineligibility(member: Member) -> str:
+    """Return why a cluster is ineligible; "" if it is eligible."""
+    return _REASONS.get(member.health, "")
 
 
 def find_eligible(_request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
     """Return the eligible members."""
     return member_list.get_cached(
-        "eligible", lambda: member_list.select_members(lambda member: explain_ineligibility(member) is None)
+        "eligible", lambda: member_list.select_members(lambda member: not explain_ineligibility(member))
     )
 
 
@@ -36,4 +36,4 @@ def explain_rejection(
     _request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> str:
     """Return why a member is rejected."""
-    return explain_ineligibility(member_list.members[position]) or ""
+    return explain_ineligibility(member_list.members[position])

@@ -6,10 +6,10 @@ from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 
 
-def explain_missing_namespace(member: Member, namespace: str) -> str | None:
-    """Return why a cluster is rejected; None if it passes."""
-    if not namespace or member.namespaces is None or namespace in member.namespaces:
-        return None
+def _explain_missing_namespace(member: Member, namespace: str) -> str:
+    """Return why a cluster is rejected; "" if it passes."""
+    if member.namespaces is None or namespace in member.namespaces:
+        return ""
     if not member.namespaces:
         return "cluster has no namespace information available"
     return "target namespace does not exist on cluster"
@@ -21,7 +21,7 @@ def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_m
         return member_list.all_members
     return member_list.get_cached(
         ("namespace", request.namespace),
-        lambda: member_list.select_members(lambda member: explain_missing_namespace(member, request.namespace) is None),
+        lambda: member_list.select_members(lambda member: not _explain_missing_namespace(member, request.namespace)),
     )
 
 
@@ -29,4 +29,4 @@ def explain_rejection(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> str:
     """Return why a member is rejected."""
-    return explain_missing_namespace(member_list.members[position], request.namespace) or ""
+    return _explain_missing_namespace(member_list.members[position], request.namespace)

@@ -44,6 +44,5 @@ def explain_rejection(
 ) -> str:
     """Return the first untolerated taint in KubeFleet's format."""
     taint = find_untolerated_taint(member_list.members[position].taints, request.policy.tolerations)
-    if taint is None:
-        return ""
+    assert taint is not None, "a rejected member has one"
     return f"taint &{{Key:{taint.key} Value:{taint.value} Effect:{taint.effect}}} cannot be tolerated"
