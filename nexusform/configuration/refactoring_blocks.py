@@ -30,6 +30,7 @@ REMOVED_SCHEMA = BodySchema(attributes={"from": True}, blocks={"lifecycle": ()})
 IMPORT_SCHEMA = BodySchema(attributes={"to": True, "id": True, "for_each": False, "provider": False})
 # Names that no resource type can have.
 _RESERVED = ("count", "each", "local", "nexusform", "path", "self", "terraform", "var")
+NOT_A_RESOURCE = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
 _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
@@ -83,8 +84,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     if expression is None:
         return None
     if not _is_resource_address(expression):
-        detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
-        problems.append(build_error("invalid-import-address", detail, target.expression.span))
+        problems.append(build_error("invalid-import-address", NOT_A_RESOURCE, target.expression.span))
         return None
     return ImportBlock(
         to=expression,

@@ -71,6 +71,7 @@ from nexusform.plans.plan import (
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import RackSpread
+from nexusform.state.objects import get_current_object
 
 if TYPE_CHECKING:
     from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
@@ -184,7 +185,7 @@ def build_plan(
 def _sample_numa_cells(
     outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
-    if not any(site.base is not None and site.base.is_sampled for site in outcome.sites.values()):
+    if not any(site.base.is_sampled for site in outcome.sites.values()):
         return None, ()
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 
@@ -348,7 +349,7 @@ def _collect_upgrades_and_warnings(
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions], outcome.sites))
+    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions]))
     return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
 
 
@@ -468,7 +469,7 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     refreshed_objects = {
         address: observed
         for address, observed in request.refreshed_objects.items()
-        if address not in instances or instances[address].current != observed
+        if get_current_object(instances.get(address)) != observed
     }
     return replace(
         plan,

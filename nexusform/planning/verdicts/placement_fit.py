@@ -401,7 +401,7 @@ def measure_site_certainties(
     certainty: dict[str, SiteCertainty] = {}
     active_sites = [site for site in sites.values() if site.operations]
     for site_id, site in sites.items():
-        if site.base is None or not site.operations or sample_count == 0:
+        if not site.operations or sample_count == 0:
             continue
         before, total = len(certainty) * sample_count, len(active_sites) * sample_count
         outcome = repeat_with_samples(
