@@ -306,8 +306,7 @@ def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, num
     """Return the VM name in terms of the placement rule."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
-    rule_number = number if pool.rule_number is None else pool.rule_number
-    return VmName(demand.owner, demand.cluster, pool.rule_pool, rule_number)
+    return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)
 
 
 def build_demand(
