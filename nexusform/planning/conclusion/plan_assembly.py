@@ -498,8 +498,8 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_variables: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences. Consequences follow from a referenced block
-    with errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
+    """Return the diagnostics of the phases without consequences. Consequences follow from a block with
+    errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
     or from an unknown value in the description of a rack or site.
     """
     if has_rejected_variables:
@@ -514,7 +514,7 @@ def remove_consequential_errors(
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
-    """Remove diagnostics about arguments that are unknown only because a referenced block has errors."""
+    """Remove diagnostics about arguments that are unknown only because their block or a referenced one has errors."""
     in_error = {
         parse_address(diagnostic.address).config_address
         for diagnostic in select_errors(diagnostics)
@@ -527,7 +527,7 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
             return False
         block = parse_address(diagnostic.address).config_address
-        needs = find_reachable(order.get_direct_dependencies(block), order.get_direct_dependencies)
+        needs = find_reachable([block], order.get_direct_dependencies)
         return not in_error.isdisjoint(needs)
 
     return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]
