@@ -203,14 +203,11 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
-    from nexusform.configuration.refactoring_blocks import NOT_A_RESOURCE, build_address_pattern  # loaded on first use
+    from nexusform.configuration.refactoring_blocks import build_address_pattern  # loaded on first use
 
     root = _find_root_traversal(to)
     pattern = build_address_pattern(Traversal(root.root, tuple(steps), to.span), problems)
     if pattern is None:
-        return None
-    if not pattern.type or pattern.mode != "managed":
-        problems.append(build_error("invalid-import-address", NOT_A_RESOURCE, to.span, block="import"))
         return None
     return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
 

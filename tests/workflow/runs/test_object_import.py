@@ -189,6 +189,10 @@ def test_generated_file_with_other_suffix_gives_a_warning(capsys: pytest.Capture
             'for_each = toset(["a"])\n  to = module.m[each.key].data.nexus_site.s\n  id = "lab"',
             "must name a resource or one of its instances",
         ),
+        (
+            'for_each = toset(["a"])\n  to = lower("m")[each.key].s\n  id = "lab"',
+            "must name a resource or one of its instances",
+        ),
         ('for_each = toset(["a"])\n  to = module.m[each.key].nexus_site.s\n  id = "lab"', "Missing import target"),
     ],
 )
