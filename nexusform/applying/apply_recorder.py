@@ -29,7 +29,7 @@ from nexusform.state.journal import (
     RunningOperation,
     encode_journal_record,
 )
-from nexusform.state.objects import InstanceState, State
+from nexusform.state.objects import InstanceState, State, get_current_object
 from nexusform.state.state_draft import StateDraft, UnfinishedApply
 
 
@@ -70,7 +70,7 @@ class ApplyRecorder:
         planned = None
         if step.kind is not StepKind.DELETE:
             # Values known only afterwards are null; resolving an intent takes the attributes from the provider.
-            planned = build_object_state(change, replace_unknown(step.planned or {}))
+            planned = build_object_state(change, replace_unknown(step.attributes))
         self.add_record(
             Intent(
                 change.address,
@@ -169,7 +169,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     for observed, current in plan.refreshed_objects.items():
         address = renamed.get(observed, observed)
         instance = draft.get_instance(address)
-        if instance is None or current != instance.current:
+        if current != get_current_object(instance):
             creation = current.creation if current else _get_creation_number(instance)
             records.append(InstanceOutcome(address, creation, replace_current_object(instance, current)))
             draft.apply_record(records[-1])
@@ -181,14 +181,15 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
 
 
 def _get_creation_number(instance: InstanceState | None) -> int:
-    return instance.current.creation if instance and instance.current else 0
+    current = get_current_object(instance)
+    return current.creation if current is not None else 0
 
 
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
     """Return the instance after a change that needs no provider, or None if nothing changes."""
     if change.deposed:
         return None
-    current = instance.current if instance else None
+    current = get_current_object(instance)
     has_other_provider = current is not None and current.provider != get_provider_name(change)
     if change.importing and change.before is not None and (current is None or has_other_provider):
         # An object to replace at once is imported first.

@@ -37,7 +37,7 @@ from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTabl
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.journal import InstanceOutcome
-from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.objects import ObjectState, State
 
 _SITE: Final = "nexus_site"
 _MAX_TIED: Final = 5
@@ -266,10 +266,7 @@ def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
     """Yield the journal records of verified predictions of sites and open ones of objects."""
-    for address, instance in state.instances.items():
-        current = instance.current
-        if current is None:
-            continue
+    for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:
             private = set_open_predictions(private, results.unverified[address])
@@ -278,4 +275,5 @@ def build_journal_records(results: PredictionResults, state: State) -> Iterator[
             private = add_predictions_to_note(private, site_predictions)
         if private is not current.private:
             updated = replace(current, private=private)
-            yield InstanceOutcome(address, current.creation, InstanceState(updated, instance.deposed))
+            instance = replace(state.instances[address], current=updated)
+            yield InstanceOutcome(address, current.creation, instance)

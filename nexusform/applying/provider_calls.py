@@ -60,6 +60,7 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
         create_before_destroy=change.create_before_destroy,
         provider=get_provider_name(change),
         private=change.private,
+        skip_destroy=change.skip_destroy,
     )
 
 
@@ -146,7 +147,7 @@ def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
 def build_object_key(step: Step, change: Change) -> ObjectKey:
     """Return the key of a step's object, with the prior creation number if it is destroyed."""
     is_removal = step.kind in (StepKind.DELETE, StepKind.FORGET)
-    creation = (change.prior_creation if is_removal else change.creation) or change.creation
+    creation = change.prior_creation if is_removal else change.creation
     return ObjectKey(change.address.type, str(step.attributes.get("id", change.id)), creation)
 
 

@@ -128,7 +128,7 @@ def build_answer_result(
         return build_failure_result(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
     paths = (answer.observed_paths, answer.accepted_paths)
-    comparison = compare_answer(address, schema, call.step.planned or {}, answer.attributes, *paths)
+    comparison = compare_answer(address, schema, call.step.attributes, answer.attributes, *paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
     disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)
@@ -154,8 +154,8 @@ def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: I
     """
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.object_exists:
-        attributes = problem.attributes if problem.attributes is not None else call.step.planned
-        return StepResult(_build_instance(call, replace_unknown(attributes or {}), before, is_tainted=True), error)
+        attributes = problem.attributes if problem.attributes is not None else call.step.attributes
+        return StepResult(_build_instance(call, replace_unknown(attributes), before, is_tainted=True), error)
     if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):
         return StepResult(before, error)
     instance = before

@@ -96,14 +96,24 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
 
 
 def _is_resource_address(expression: Expression) -> bool:
-    """Check whether an expression is the address of resources of this configuration, with any key."""
+    """Check whether an expression is the address of resources of this configuration, with any keys."""
+    traversal = _replace_computed_keys(expression)
+    pattern = build_address_pattern(traversal, []) if traversal is not None else None
+    return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
+
+
+def _replace_computed_keys(expression: Expression) -> Traversal | None:
+    """Return an address with 0 for its computed keys; None for another expression."""
     if isinstance(expression, Traversal):
-        ignored_problems: list[Diagnostic] = []
-        pattern = build_address_pattern(expression, ignored_problems)
-        return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
-    if isinstance(expression, Index):
-        return _is_resource_address(expression.collection)
-    return isinstance(expression, RelativeTraversal) and isinstance(expression.source, Index)
+        return expression
+    if isinstance(expression, RelativeTraversal):
+        source, steps = expression.source, expression.steps
+    elif isinstance(expression, Index):
+        source, steps = expression.collection, (TraverseIndex(0, expression.key.span),)
+    else:
+        return None
+    start = _replace_computed_keys(source)
+    return Traversal(start.root, (*start.steps, *steps), expression.span) if start is not None else None
 
 
 def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:

@@ -123,7 +123,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
         *remove_consequential_errors(
             phase_diagnostics,
             start.order,
-            has_earlier_errors=start.is_flawed,
+            has_earlier_errors=start.is_flawed or has_errors(outcome.evaluation.diagnostics),
             has_rejected_variables=bool(outcome.evaluation.rejected_values),
         ),
     ]

@@ -288,6 +288,14 @@ def test_create_failed_after_object_creation_is_tainted() -> None:
     assert applied.end_events[0].error == "no answer"
 
 
+def test_objects_to_keep_are_recorded() -> None:
+    plan = build_create_plan({0: []})
+    kept = replace(plan, changes=(replace(plan.changes[0], skip_destroy=True),))
+    made = run_plan(kept)[0].state.instances[build_address("r0")].current
+    assert made is not None
+    assert made.skip_destroy
+
+
 def test_create_before_destroy_keeps_old_object_until_delete() -> None:
     state = build_state("r0")
     replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
@@ -392,6 +400,24 @@ def test_result_contradicting_configuration_is_saved_and_reported() -> None:
     assert not made.tainted
     assert "size was planned as 2, but the provider returned 7" in applied.end_events[0].error
     assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped"}
+
+
+def test_sensitive_values_are_hidden_in_errors() -> None:
+    plan = build_plan_with_nodes()
+    secret = replace(plan, changes=(replace(plan.changes[0], sensitive_after=(("size",),)), plan.changes[1]))
+    applied, _, _ = run_plan(secret, build_answering_provider({"size": 7}), types=TYPES)
+    expected = "size was planned as (sensitive value), but the provider returned (sensitive value)."
+    assert expected in applied.end_events[0].error
+
+
+def test_unexpected_exception_of_a_provider_fails_the_step() -> None:
+    class BrokenProvider(FakeSiteProvider):
+        def create(self, request: ChangeRequest) -> ChangeResult:
+            raise KeyError(request.address)
+
+    applied, _, notes = run_plan(build_create_plan({0: [], 1: [0], 2: []}), BrokenProvider(JournalLines()))
+    assert set(notes.outcomes().values()) == {"failed", "skipped"}
+    assert applied.state.instances == {}
 
 
 def test_observed_prediction_is_recorded_and_counted() -> None:

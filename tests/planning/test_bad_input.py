@@ -458,3 +458,14 @@ def test_unknown_site_of_existing_racks_raises_no_exception(standing: State) -> 
     document = copy.deepcopy(BASE)
     document["resource"] = [block for block in document["resource"] if "nexus_site" not in block]
     assert list_errors(plan({"main.nf.json": convert_to_json(document)}, standing))
+
+
+@pytest.mark.parametrize("name", ["tonumber(nexus_site.s.id)", "local.failing", "module.m.failing"])
+def test_failed_value_of_a_placement_argument_is_one_error(name: str) -> None:
+    files = {
+        "main.nf.hcl": SITE
+        + f'resource "nexus_site" "t" {{\n name = {name}\n}}\nlocals {{\n failing = tonumber(nexus_site.s.id)\n}}\n'
+        + 'module "m" {\n source = "./m"\n text = nexus_site.s.id\n}\n',
+        "m/main.nf.hcl": 'variable "text" {}\noutput "failing" {\n value = "${tonumber(var.text)}"\n}\n',
+    }
+    assert {d.id for d in list_errors(plan(files))} == {"invalid-function-argument"}

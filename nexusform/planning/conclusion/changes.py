@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
-from nexusform.json_data.plain_data import ConversionProblem, Path
+from nexusform.json_data.plain_data import ConversionProblem, Path, get_text
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, RECORD_KEY
@@ -29,6 +29,7 @@ _PRESERVED_KEYS = tuple(sorted((RECORD_KEY, NOT_VERIFIED_KEY, UNFINISHED_KEY)))
 _DESTROY_ACTIONS = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CHANGE_ACTIONS = (Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
+_NO_OBJECT = ObjectState({}, 0)
 
 
 def build_changes(
@@ -84,16 +85,10 @@ def _is_object_unselected(instance: Instance | None) -> bool:
 
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
     """Build the change of an instance; `creation` is its number if it is created, else 0."""
-    prior = instance.prior
+    prior = instance.prior or _NO_OBJECT
     is_removed = instance.is_removed
-    create_first = instance.create_first
-    if is_removed and prior is not None:
-        create_first = create_first or prior.create_before_destroy
-    dependencies = instance.dependencies
-    if prior is not None and (is_removed or instance.block is None):
-        dependencies = prior.dependencies
     before = instance.before
-    after: Mapping[str, Any] | None = None if is_removed else instance.planned
+    after: Mapping[str, Any] | None = instance.planned
     if instance.action is Action.NO_OP and before == after:
         after = before  # one object, that of the state: written once, and compared at once
     change = Change(
@@ -101,16 +96,18 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         action=instance.action,
         before=before,
         after=after,
-        provider=_select_provider(block, prior, is_removed=is_removed),
+        provider=prior.provider if block is None or is_removed else block.provider or DEFAULT_PROVIDER,
         creation=creation,
         prior_creation=instance.prior_creation,
         replace_paths=instance.decision.replace_paths,
         reason=instance.decision.reason if is_removed or instance.action in _DESTROY_ACTIONS else "",
         previous_address=instance.previous_address,
         importing=instance.importing,
-        dependencies=dependencies,
-        create_before_destroy=create_first,
-        skip_destroy=_get_skip_destroy_setting(instance),
+        sensitive_before=prior.sensitive,
+        tainted_before=prior.tainted,
+        dependencies=instance.dependencies,
+        create_before_destroy=prior.create_before_destroy if is_removed else instance.create_first,
+        skip_destroy=instance.lifecycle.keeps_object if instance.is_configured else prior.skip_destroy,
         private=_select_private_note_after_plan(instance),
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
@@ -121,18 +118,9 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
             sensitive_after=instance.hidden_paths,
             refined_after=instance.arguments.refined,
         )
-    if prior is not None:
-        change = replace(change, sensitive_before=prior.sensitive, tainted_before=prior.tainted)
     if block is not None:
         change = replace(change, source=block.span, block=block.header)
     return change
-
-
-def _get_skip_destroy_setting(instance: Instance) -> bool:
-    """Return `skip_destroy` as configured; without a block in the plan as recorded."""
-    if instance.block is not None and not instance.is_removed:
-        return instance.lifecycle.keeps_object
-    return instance.prior is not None and instance.prior.skip_destroy
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
@@ -145,13 +133,6 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
         if prior_note is not None and key in prior_note:
             note[key] = prior_note[key]
     return note or None
-
-
-def _select_provider(block: ResourceBlock | None, prior: ObjectState | None, *, is_removed: bool) -> str:
-    """Return the provider of the change: the block's, or for removed objects the one that created it."""
-    if prior is not None and (is_removed or block is None):
-        return prior.provider
-    return (block.provider if block is not None else "") or DEFAULT_PROVIDER
 
 
 def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
@@ -232,10 +213,8 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():
-        if instance.planned is None or instance.is_removed or instance.is_invalid:
-            continue
-        object_id = instance.planned.get("id")
-        if not isinstance(object_id, str) or not object_id:
+        object_id = get_text(instance.planned, "id")
+        if not object_id or instance.is_invalid:
             continue
         first_instance = first_of_id.setdefault((instance.type.name, object_id), instance)
         # Duplicate inventory objects are reported by their own type.

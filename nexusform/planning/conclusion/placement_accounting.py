@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.phrases import group_by
-from nexusform.interfaces.plugins import ResourceType
+from nexusform.interfaces.plugins import ResourceType, VmHandlers
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.impact.object_effects import Effect, compute_effect
@@ -60,8 +60,8 @@ def compute_totals(
                 side = observed_attributes.get(change.address, side)
             before = collect_names(kind, kind_of_type, side)
             mistakes += _add_object_to_totals(totals_of_kind, change, kind, kind_of_type, own_rows, before)
-            if kind == VM and sites is not None:
-                mistakes += _find_stranded_vms(change, kind_of_type, own_rows, sites)
+            if kind_of_type.vms is not None and sites is not None:
+                mistakes += _find_stranded_vms(change, kind_of_type.vms, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
     totals: list[PlacementTotal] = []
     for kind in sorted(totals_by_kind, key=get_kind_order):
@@ -216,11 +216,10 @@ def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes
 
 
 def _find_stranded_vms(
-    change: Change, resource_type: ResourceType, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
+    change: Change, family: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
     """Yield an inconsistency for VMs that would stay on missing machines without a row."""
-    family = resource_type.vms
-    if family is None or not change.after:
+    if not change.after:
         return
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])

@@ -71,6 +71,7 @@ from nexusform.plans.plan import (
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import RackSpread
+from nexusform.state.objects import get_current_object
 
 if TYPE_CHECKING:
     from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
@@ -184,7 +185,7 @@ def build_plan(
 def _sample_numa_cells(
     outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
-    if not any(site.base is not None and site.base.is_sampled for site in outcome.sites.values()):
+    if not any(site.base.is_sampled for site in outcome.sites.values()):
         return None, ()
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 
@@ -348,7 +349,7 @@ def _collect_upgrades_and_warnings(
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions], outcome.sites))
+    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions]))
     return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
 
 
@@ -468,7 +469,7 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     refreshed_objects = {
         address: observed
         for address, observed in request.refreshed_objects.items()
-        if address not in instances or instances[address].current != observed
+        if get_current_object(instances.get(address)) != observed
     }
     return replace(
         plan,
@@ -497,8 +498,8 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_variables: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences. Consequences follow from a referenced block
-    with errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
+    """Return the diagnostics of the phases without consequences. Consequences follow from a block with
+    errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
     or from an unknown value in the description of a rack or site.
     """
     if has_rejected_variables:
@@ -513,7 +514,7 @@ def remove_consequential_errors(
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
-    """Remove diagnostics about arguments that are unknown only because a referenced block has errors."""
+    """Remove diagnostics about arguments that are unknown only because their block or a referenced one has errors."""
     in_error = {
         parse_address(diagnostic.address).config_address
         for diagnostic in select_errors(diagnostics)
@@ -526,7 +527,7 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
             return False
         block = parse_address(diagnostic.address).config_address
-        needs = find_reachable(order.get_direct_dependencies(block), order.get_direct_dependencies)
+        needs = find_reachable([block], order.get_direct_dependencies)
         return not in_error.isdisjoint(needs)
 
     return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]

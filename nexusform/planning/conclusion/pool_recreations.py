@@ -10,7 +10,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.placements.vm_demands import PoolDemand, index_pools
 from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
+from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -23,13 +23,10 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 
 
 def build_upgrades(
-    objects: Iterable[VmObject],
-    disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]],
-    sites: Mapping[str, SitePlan],
+    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
     """Yield the clusters with whole pools to re-create, a record for each reason; a separate pool counts with
-    its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id);
-    `sites` are those after the plan.
+    its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id).
     """
     objects, disruptions = list(objects), list(disruptions)
     members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
@@ -47,7 +44,7 @@ def build_upgrades(
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = []
         for vms, pool in members:
-            scale_in_pools = scale_ins.find_dependencies(vms, pool, sites) if trigger == ROLLING else ()
+            scale_in_pools = scale_ins.find_dependencies(vms, pool) if trigger == ROLLING else ()
             pools.append(_build_pool_upgrade(vms, pool, trigger, scale_in_pools))
         yield _build_upgrade(members[0][0], trigger, pools, obstacles)
 
@@ -159,11 +156,10 @@ class _ScaleInPools:
                 if vms.request.site is not None and is_platform_scale_in(vms, prior):
                     self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
-    def find_dependencies(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
+    def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the other pools that could leave this pool without capacity if all their VMs remained."""
-        assert vms.request.demand is not None
-        site = sites.get(vms.request.demand.site_id)
-        if site is None or site.base is None or site.id not in self._pools:
+        site = vms.request.site
+        if site is None or site.id not in self._pools:
             return ()
         own = _get_pool_name(vms, pool)
         other_pools = [pool_pair for pool_pair in self._pools[site.id] if _get_pool_name(*pool_pair) != own]

@@ -14,16 +14,18 @@ from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory,
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.resources.address import Address, compute_address_order
-from nexusform.state.objects import InstanceState, iterate_current_objects
+from nexusform.state.objects import InstanceState, ObjectState, iterate_current_objects
 
 
 def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
     """Yield a no-op change for every object."""
-    objects = dict(iterate_current_objects(instances))
-    for address in sorted(objects, key=compute_address_order):
-        current = objects[address]
+    for address, current in _sort_objects(instances):
         values, number = current.attributes, current.creation
         yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
+
+
+def _sort_objects(instances: Mapping[Address, InstanceState]) -> list[tuple[Address, ObjectState]]:
+    return sorted(iterate_current_objects(instances), key=lambda item: compute_address_order(item[0]))
 
 
 def build_moved_changes(prior: PriorState) -> Iterator[Change]:
@@ -52,9 +54,8 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
     """Yield warnings for objects with a change that failed or is in progress since an earlier apply."""
-    objects = prior.objects
-    for address in sorted(objects, key=compute_address_order):
-        unfinished = get_mapping(objects[address].private, UNFINISHED_KEY)
+    for address, current in _sort_objects(prior.instances):
+        unfinished = get_mapping(current.private, UNFINISHED_KEY)
         if unfinished:
             kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
             summary = str(unfinished.get("brief", ""))
@@ -69,7 +70,7 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
 
 def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:
     """Return the sites as read by the providers."""
-    objects = [(change.address, change.before or {}) for change in build_unchanged_changes(prior.instances)]
+    objects = [(address, current.attributes) for address, current in _sort_objects(prior.instances)]
     return build_sites(build_inventory(objects, types))[0]
 
 
@@ -79,25 +80,26 @@ def list_lost_rows(
     """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten before."""
     recorded = ((address, current.attributes) for address, current in prior.state.list_current_objects())
     managed = list_machines(build_inventory(recorded, types))
-    for change in build_unchanged_changes(prior.instances):
-        resource_type = types.get(change.address.type)
-        if resource_type is None or resource_type.vms is None or change.before is None:
+    for address, current in _sort_objects(prior.instances):
+        resource_type = types.get(address.type)
+        if resource_type is None or resource_type.vms is None:
             continue
-        site_id = change.id.partition("/")[0]
+        object_id = str(current.attributes.get("id", ""))
+        site_id = object_id.partition("/")[0]
         site = sites.get(site_id)
-        for vm in resource_type.vms.list_existing_vms(change.before):
+        for vm in resource_type.vms.list_existing_vms(current.attributes):
             if site is None or vm.placement.machine not in site.machines:
                 was_managed = (site_id, vm.placement.machine) in managed
                 trigger = MACHINE_REMOVED if was_managed else MACHINE_FORGOTTEN
                 yield PlacementChange(
-                    address=change.address,
+                    address=address,
                     kind=VM,
                     object=vm.name,
                     action=PlacementAction.LOSE,
                     source=vm.placement,
                     target=None,
                     trigger=trigger,
-                    cluster=change.id.rpartition("/")[2],
+                    cluster=object_id.rpartition("/")[2],
                     pool=vm.pool,
                     number=vm.number,
                     sku=vm.sku_name,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, render_moved_block
@@ -98,12 +99,11 @@ def _has_only_similar_instances(before: _Group, after: _Group) -> bool:
 
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
     """Return whether the existing object matches the new configuration. An unset name stays unchanged."""
-    if deleted.before is None or created.config is None or created.planned is None:
-        return False
-    configured = {name for name, value in created.config.items() if value is not None}
-    if created.block is not None and created.locate(("name",)) in (None, created.block.header_span):
+    configured = {name for name, value in get_mapping(created.config).items() if value is not None}
+    if created.locate(("name",)) in (None, created.locate(())):
         configured.discard("name")  # the block's own name is the default
-    return all(_is_compatible(deleted.before.get(name), created.planned.get(name)) for name in configured)
+    before, planned = get_mapping(deleted.before), get_mapping(created.planned)
+    return all(_is_compatible(before.get(name), planned.get(name)) for name in configured)
 
 
 def _is_compatible(before: Any, after: Any) -> bool:

@@ -270,9 +270,8 @@ def build_occupied_sites(
     for change in plan.changes:
         if change.deposed:
             continue
-        kind_of_change = registries.resource_types.get(change.address.type)
         # Forgotten VMs keep running.
-        runs_on = change.action is Action.FORGET and kind_of_change is not None and kind_of_change.vms is not None
+        runs_on = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
         attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
         if attributes is not None:
             private = prior_notes.get(change.address, change.private)
@@ -314,9 +313,9 @@ def _place_vms(
     """Place the VMs of one object on their machines. Unmanaged VMs have no demand."""
     assert kind.vms is not None
     demand, _ = kind.vms.build_demand(site_object.attributes, layout.context, site_object.address)
-    occupied = sites.get(demand.site_id) if demand is not None else None
-    if demand is None or occupied is None:
+    if demand is None or demand.site_id not in sites:
         return
+    occupied = sites[demand.site_id]
     pools = index_pools(demand.pools)
     if is_managed:
         occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
@@ -425,7 +424,5 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
             brief=f"{row.site}: {shortage}",
             is_preexisting=was_insufficient and row.used == row.used_before,
         )
-        site = sites.get(row.site)
-        if site is not None:
-            warning = replace(warning, subject=site.source, address=str(site.address), block=site.block)
-        yield warning
+        site = sites[row.site]
+        yield replace(warning, subject=site.source, address=str(site.address), block=site.block)

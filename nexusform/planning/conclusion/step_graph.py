@@ -247,9 +247,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     placed there later wait for that update, except those of an object that rolled earlier itself.
     """
     rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.request.actions.recreations.values()}
-    creation_numbers = {
-        address: vms.instance.prior.creation for address, vms in rolling.items() if vms.instance.prior is not None
-    }
+    creation_numbers = {address: vms.instance.prior_creation for address, vms in rolling.items()}
     # The addresses of rolling VMs by owner, pool and number in terms of the placement rule.
     owners = {}
     for address, vms in rolling.items():
@@ -274,14 +272,15 @@ def _find_placement_order(
     an effect of the order on the machines, the steps stay concurrent.
     """
     real = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
+    real &= graph.apply_step.keys()
     for site in sites.values() if real else ():
         placed_vms = _map_placed_vms(site, objects)
         operations: dict[Address, list[Operation]] = {}
         for operation in site.operations:
-            if operation.token in placed_vms and not isinstance(operation, ReleaseOperation):
+            if not isinstance(operation, ReleaseOperation) and operation.token in placed_vms:
                 operations.setdefault(placed_vms[operation.token][0], []).append(operation)
-        steps = [graph.apply_step[address] for address in operations if address in graph.apply_step and address in real]
-        if len(steps) > 1 and site.base is not None and _has_order_effect(site.base, site.operations, operations):
+        steps = [graph.apply_step[address] for address in operations if address in real]
+        if len(steps) > 1 and _has_order_effect(site.base, site.operations, operations):
             yield from zip(steps[1:], steps[:-1], strict=True)
 
 
@@ -325,8 +324,6 @@ def _find_machine_successions(
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
     """Yield the owners of rolling VMs that left a machine, with the objects placed on it after that."""
-    if site.base is None:
-        return
     owners_rolled_off: dict[str, set[Address]] = {}  # owners of VMs that rolled off, by machine
     for operation in site.operations:
         if not isinstance(operation, ReleaseOperation):
@@ -334,7 +331,7 @@ def _find_machine_successions(
                 successor, machine = placed_vms[operation.token]
                 for owner in sorted(owners_rolled_off.get(machine, ()), key=str):
                     yield owner, successor
-        elif operation.handle is not None:
+        else:
             vm = site.base.get_vm(operation.handle)
             owner_of_vm = owners.get((vm.vm.owner, vm.vm.pool, vm.vm.number))
             if owner_of_vm is not None:

@@ -209,16 +209,19 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             ]
             graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:
-            _add_former_user_wait(graph, change, uses, step_order.get(change.address, ()))
+            used_before = uses.list_before(change.address, change.before)
+            _add_former_user_wait(graph, change, used_before, step_order.get(change.address, ()))
 
 
-def _add_former_user_wait(graph: StepGraph, change: Change, uses: _UsedObjectIndex, earlier: Sequence[Address]) -> None:
+def _add_former_user_wait(
+    graph: StepGraph, change: Change, used_before: Iterable[Address], earlier: Sequence[Address]
+) -> None:
     """Let the destroy of a used object wait for its user, unless it is in `earlier`: destroyed before the update."""
     apply_step = graph.apply_step.get(change.address)
     delete = graph.delete_step.get((change.address, ""))
     release = graph.release_step.get(change.address)
     releasing_steps = [step for step in (delete, release) if step is not None]
-    for used in uses.list_before(change):
+    for used in used_before:
         destroy = graph.delete_step.get((used, ""))
         if destroy is None or used == change.address:
             continue
@@ -274,14 +277,9 @@ class _UsedObjectIndex:
             if owner in self._by_text_after:
                 yield self._by_text_after[owner]
 
-    def list_before(self, change: Change) -> Iterator[Address]:
-        """Yield the objects used before the plan."""
-        if change.before is not None:
-            yield from self._before.find_referenced(change.address.type, change.before)
-        yield from self._list_occupied_machines(change.address)
-
-    def _list_occupied_machines(self, address: Address) -> Iterator[Address]:
-        """Yield the racks and machines of the VMs before the plan, by their prior ids."""
+    def list_before(self, address: Address, values: Values) -> Iterator[Address]:
+        """Yield the objects used before the plan: those referenced, and racks and machines by their prior ids."""
+        yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
         racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}
         machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.occupied}

@@ -11,7 +11,7 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.configuration.prepared_body import EvaluationResult
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import Path, convert_to_plain
+from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping
 from nexusform.planning.instances.attribute_differences import (
     apply_ignore_changes,
     find_null_elements,
@@ -71,8 +71,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
 
 def _build_diagnostic_with_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
     """Return the diagnostic with the instance and its block, where it has none itself."""
-    block = problem.block or instance.block_header
-    return replace(problem, address=problem.address or str(instance.address), block=block)
+    return replace(problem, address=str(instance.address), block=instance.block_header)
 
 
 # Shorter texts occur in names by chance.
@@ -132,7 +131,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     moved to a block of another name. The block's name is no default if several instances would share it.
     """
     name = instance.type.schema.attributes.get("name")
-    if name is None or not name.optional or arguments.get("name") is not None:
+    if name is None or arguments.get("name") is not None:
         return []
     block = instance.block
     assert block is not None
@@ -216,9 +215,7 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
 
 def find_unknown_placement_arguments(instance: Instance) -> tuple[Path, ...]:
     """Return the unknown arguments that determine placements."""
-    if instance.config is None:
-        return ()
-    return tuple(find_unknown_placement_paths(instance.type.schema, instance.config))
+    return tuple(find_unknown_placement_paths(instance.type.schema, get_mapping(instance.config)))
 
 
 def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:

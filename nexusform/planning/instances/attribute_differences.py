@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import Path, convert_to_plain, get_part, list_unknown_paths
+from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping, get_part, list_unknown_paths
 from nexusform.language.syntax.syntax_nodes import (
     Expression,
     Index,
@@ -110,7 +110,8 @@ def find_pool_replacing_paths(
         before, after = prior.get(name), config.get(name)
         if block.on_change is OnChange.REPLACE_POOL and _has_difference(before, after):
             yield (*prefix, name)
-        elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
+        elif block.nesting is Nesting.MAP:
+            before, after = get_mapping(before), get_mapping(after)
             for label in sorted(before.keys() & after.keys()):
                 yield from find_pool_replacing_paths(block.schema, before[label], after[label], (*prefix, name, label))
 
@@ -168,9 +169,8 @@ def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[
 
 def _has_placement_arguments(schema: BlockSchema) -> bool:
     """Return whether a block, or a nested one, has an argument that determines placements."""
-    if any(attribute.decides_placement for attribute in schema.attributes.values()):
-        return True
-    return any(_has_placement_arguments(block.schema) for block in schema.blocks.values())
+    inner = (_has_placement_arguments(block.schema) for block in schema.blocks.values())
+    return any(attribute.decides_placement for attribute in schema.attributes.values()) or any(inner)
 
 
 # --- ignore_changes ----------------------------------------------------------------------------
@@ -277,8 +277,6 @@ def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prio
     bodies_before = dict(_list_nested_block_bodies(block, prior))
     if bodies_after.keys() != bodies_before.keys():
         return False
-    if block.nesting is Nesting.LIST and list(bodies_after) != list(bodies_before):
-        return False
     return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 
 
@@ -314,8 +312,6 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
 
 def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
     """Yield an error for each reference of replace_triggered_by to a missing instance."""
-    if instance.module is None or not instance.lifecycle.replace_triggered_by:
-        return
     read_key = _build_key_reader(instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
@@ -354,10 +350,9 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
     if isinstance(expression, RelativeTraversal):
         source = _parse_trigger(expression.source, read_key)
         return source and replace(source, path=source.path + _convert_steps_to_path(expression.steps))
-    if isinstance(expression, Index):
-        collection = _parse_trigger(expression.collection, read_key)
-        return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
-    return None
+    assert isinstance(expression, Index)
+    collection = _parse_trigger(expression.collection, read_key)
+    return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
 def _convert_steps_to_path(steps: Iterable[Step]) -> Path:

@@ -170,7 +170,7 @@ class Instance(Struct):
         values = arguments if arguments is not None else self.config or {}
         text = values.get(str(problem.path[0])) if problem.path and problem.line else None
         is_secret = any(problem.path[: len(path)] == path for path in self.arguments.sensitive)
-        is_hidden = is_secret and problem.path and problem.id != SENSITIVE_PLACEMENT
+        is_hidden = is_secret and problem.id != SENSITIVE_PLACEMENT
         return build_diagnostic(
             problem.severity,
             problem.id,

@@ -13,6 +13,7 @@ from nexusform.configuration.declarations.configuration import Condition, Config
 from nexusform.configuration.reference_checks import check_references
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.root_outputs import check_sensitive_output
@@ -56,8 +57,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
     names = set(catalogue_skus)
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
-            resource_type = request.registries.resource_types.get(block.type)
-            if block.mode == "data" or resource_type is None or resource_type.kind is not PlanningKind.VM_SKU:
+            if block.mode == "data" or request.registries.get_kind(block.type) is not PlanningKind.VM_SKU:
                 continue
             prepared = evaluation.settings.get_body(block)
             if prepared is None:
@@ -146,8 +146,8 @@ class _ModuleValidator(Struct, frozen=True):
         if expansion is None or not (expansion.repetitions or expansion.unknown):
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
-        if resource_type.vms is not None and instance.config is not None and self.skus is not None:
-            unknown_skus = resource_type.vms.check_skus(instance.config, self.skus)
+        if resource_type.vms is not None and self.skus is not None:
+            unknown_skus = resource_type.vms.check_skus(get_mapping(instance.config), self.skus)
             problems += [instance.build_diagnostic(problem) for problem in unknown_skus]
         return problems
 

@@ -208,7 +208,7 @@ def _read_data_source(
     source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
 ) -> tuple[DataResult | None, list[Problem]]:
     """Return the attributes of a data block, None if it could not be read."""
-    unknown = next((path for path in list_unknown_paths(dict(arguments)) if path), None)
+    unknown = next(list_unknown_paths(dict(arguments)), None)
     if unknown is not None:
         unknown_argument_problem = Problem(
             unknown,
@@ -252,11 +252,11 @@ def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
     """Return the managed names as in inventories: clusters, VMs, and `<cluster>/<pool>`."""
     names = set()
-    for address, instance in state.instances.items():
+    for address, current in state.list_current_objects():
         resource_type = request.registries.resource_types.get(address.type)
-        if instance.current is None or resource_type is None or resource_type.vms is None:
+        if resource_type is None or resource_type.vms is None:
             continue
-        attributes = instance.current.attributes
+        attributes = current.attributes
         cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)

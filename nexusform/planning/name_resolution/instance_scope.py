@@ -226,7 +226,7 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
     settings = scope.names.settings
     if _get_first_name(traversal) == "applying":
         return build_boolean(settings.is_applying), 1, []
-    return _build_text_result(settings.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
+    return _build_text_result({"workspace": settings.workspace}.get(_get_first_name(traversal)), traversal)
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -247,7 +247,7 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
     """Resolve the subject of a condition, or one of its attributes."""
     if scope.this is None:
         return _build_unknown_lookup(traversal)
-    attribute = scope.this.get_attribute(_get_first_name(traversal)) if traversal.steps else None
+    attribute = scope.this.get_attribute(_get_first_name(traversal))
     return (attribute, 1, []) if attribute is not None else (scope.this.get_value(), 0, [])
 
 
@@ -271,7 +271,7 @@ def _build_unknown_lookup(traversal: Traversal) -> Lookup:
 
 def _get_first_name(traversal: Traversal) -> str:
     """Return the name in the first step after the root, "" for none."""
-    step = traversal.steps[0] if traversal.steps else None
+    step = next(iter(traversal.steps), None)
     return step.name if isinstance(step, TraverseAttribute) else ""
 
 

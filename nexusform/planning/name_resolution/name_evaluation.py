@@ -445,12 +445,11 @@ def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
 
 def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:
     """Build the error for a count or for_each that stays unknown."""
-    expression = block.count or block.for_each or block.enabled
     return build_error(
         UNKNOWN_REPETITION[argument],
         f'The "{argument}" value is known only after apply, so the instances cannot be planned. Use '
         "values that are known in the plan: literals, variables, or attributes that nexusform computes.",
-        expression.span if expression is not None else None,
+        getattr(block, argument).span,
         block=get_header(block),
     )
 

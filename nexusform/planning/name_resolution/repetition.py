@@ -15,7 +15,7 @@ from nexusform.json_data.plain_data import Path, Refinements, convert_to_plain, 
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.resources.address import Key, compute_key_sort_key
 from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
-from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, describe_type, has_dynamic
+from nexusform.schemas.value_types import MapType, ObjectType, SetType, describe_type, has_dynamic
 from nexusform.values.typed_value import NULL, Value, build_object, build_string, build_tuple, build_unknown
 
 
@@ -203,7 +203,7 @@ class InstanceView(Struct):
 
     def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
         """Return one attribute as expressions see it, and its sensitive paths; derived values may expose others."""
-        sensitive = [path[1:] for path in self.sensitive if path and path[0] == name]
+        sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
         if self.sensitive and presented is not recorded:
@@ -233,18 +233,13 @@ class ResourceView(Struct):
     _value: Value | None = None
 
     def get_value(self) -> Value:
-        """Return one object, a tuple by index, or an object by key."""
+        """Return a tuple by index, or an object by key; only for a block with a repetition that is known."""
         if self._value is None:
-            if self.shape == SINGLE:
-                view = self.items.get(None)
-                self._value = view.get_value() if view else build_unknown(DYNAMIC)
-            elif self.shape == LIST:
+            if self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_sort_key)
                 self._value = build_tuple([self.items[key].get_value() for key in keys])
             elif self.shape == DISABLED:
                 self._value = NULL
-            elif self.shape == MAP:
-                self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})
             else:
-                self._value = build_unknown(DYNAMIC)
+                self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})
         return self._value

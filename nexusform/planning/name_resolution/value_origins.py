@@ -127,7 +127,7 @@ class ValueOriginTracer:
                 return _Definition(name, call_input[0], instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
             # The definition of a referenced module output.
-            step = traversal.steps[1] if len(traversal.steps) > 1 else None
+            step = next(iter(traversal.steps[1:]), None)
             key = step.key if isinstance(step, syntax.TraverseIndex) else None
             output = _get_step_name(traversal, 1 if key is None else 2)
             if key is not None and not isinstance(key, str):
@@ -194,7 +194,7 @@ def _format_sensitive_reason(address: str, attribute: str, declared: AttributeSc
 
 
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:
-    step = traversal.steps[position] if position < len(traversal.steps) else None
+    step = next(iter(traversal.steps[position:]), None)
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""
 
 

@@ -64,7 +64,6 @@ def _iterate_implied_moves(
 ) -> Iterator[MoveStatement]:
     """Yield the moves implied by an added or removed count."""
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
-    is_mentioned: dict[Address, bool] = {}
     for address in state.instances:
         if address.key not in (None, 0):
             continue
@@ -74,10 +73,7 @@ def _iterate_implied_moves(
         key = _compute_implied_key(address, block)
         if key == address.key:
             continue
-        resource = address.resource
-        if resource not in is_mentioned:
-            is_mentioned[resource] = any(statement.has_endpoint(resource) for statement in explicit_statements)
-        if not is_mentioned[resource]:
+        if not any(statement.has_endpoint(address.resource) for statement in explicit_statements):
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
             yield MoveStatement((), source, replace(source, key=key), block.header_span)
 
@@ -105,7 +101,7 @@ class _StateMover:
         """Apply the moves of one statement."""
         for path in sorted(self.keys_by_module, key=_build_path_key):
             depth = len(statement.module)
-            if path not in self.keys_by_module or tuple(step.name for step in path[:depth]) != statement.module:
+            if tuple(step.name for step in path[:depth]) != statement.module:
                 continue
             if statement.source.type:
                 self._move_resource(statement, path, depth)

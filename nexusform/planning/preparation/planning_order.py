@@ -179,9 +179,9 @@ class _Reachability:
 
 
 def build_block_node(address: ConfigAddress) -> Declaration:
-    """Return the dependency graph node of a block."""
+    """Return the dependency graph node of a managed block."""
     name = f"{address.type}.{address.name}"
-    return Declaration(address.module, "data" if address.mode == "data" else "resource", name)
+    return Declaration(address.module, "resource", name)
 
 
 def build_block_address(node: Declaration) -> ConfigAddress:
@@ -195,11 +195,8 @@ def _build_dependency_cycle_errors(
 ) -> list[Diagnostic]:
     """Return an error per cycle, at the first block in the order of the graph."""
     position = {node: index for index, node in enumerate(graph)}
-    known_needs = {}
-    for node, needs in graph.items():
-        known_needs[node] = [need for need in needs if need in graph]
     errors = []
-    for cycle in find_cycles(known_needs, position):
+    for cycle in find_cycles(graph, position):
         names = [describe_block_node(node) for node in cycle]
         text = " -> ".join([*names, names[0]])
         errors.append(
@@ -223,7 +220,7 @@ def describe_block_node(node: Declaration) -> str:
 
 
 def _find_declaration_span(node: Declaration, configuration: Configuration) -> Any:
-    """Return the span of a node's declaration; None without one."""
+    """Return the span of the declaration of a node in a cycle."""
     module = configuration.root
     for name in node.module:
         module = module.calls[name].module
@@ -237,8 +234,7 @@ def _find_declaration_span(node: Declaration, configuration: Configuration) -> A
         "module": module.calls,
         "provider": module.providers,
     }
-    declaration = table.get(node.kind, {}).get(node.name)
-    return declaration.span if declaration is not None else None
+    return table[node.kind][node.name].span
 
 
 def _build_later_phase_reference_errors(

@@ -115,9 +115,6 @@ class ImportTarget(Struct, frozen=True):
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
     """Return the targets of import blocks that are not in state; they see variables, locals and resources in state."""
-    imports = request.configuration.root.imports
-    if not imports:
-        return [], []
     from nexusform.planning.preparation.moves import apply_moves
 
     moved_state, _ = apply_moves(request.configuration, request.state)
@@ -125,7 +122,7 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     blocks = {block.address: block for block in iterate_resource_blocks(request.configuration)}
     targets: dict[Address, ImportTarget] = {}
     problems: list[Diagnostic] = []
-    for block in imports:
+    for block in request.configuration.root.imports:
         for address, object_id in _iterate_requested_imports(block, evaluation, problems):
             earlier = targets.get(address)
             if earlier is not None:
@@ -210,7 +207,7 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
 
     root = _find_root_traversal(to)
     pattern = build_address_pattern(Traversal(root.root, tuple(steps), to.span), problems)
-    if pattern is None or not pattern.type:
+    if pattern is None:
         return None
     return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
 
@@ -245,7 +242,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
 def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
     """Return an object's attributes in the shape of its type: missing ones are null or empty."""
     values = _normalize_attributes_to_schema(schema, attributes)
-    if "id" in values and values["id"] is None:
+    if values["id"] is None:
         values["id"] = object_id
     return values
 

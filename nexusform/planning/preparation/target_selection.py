@@ -198,7 +198,7 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
 
 
 def split_object_address(text: str) -> tuple[str, str]:
-    """Split `ADDR:OBJECT` at the first colon outside an instance key."""
+    """Split `ADDR:OBJECT` at the first colon outside an instance key. A colon without an object stays."""
     is_quoted = is_escaped = False
     for index, character in enumerate(text):
         if is_escaped:
@@ -207,8 +207,8 @@ def split_object_address(text: str) -> tuple[str, str]:
             is_escaped = is_quoted
         elif character == '"':
             is_quoted = not is_quoted
-        elif character == ":" and not is_quoted:
-            return text[:index], text[index + 1 :]
+        elif character == ":" and not is_quoted and (name := text[index + 1 :]):
+            return text[:index], name
     return text, ""
 
 

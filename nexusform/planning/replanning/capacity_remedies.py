@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.verdicts.numa_samples import format_numa_sampling, is_certain_fit
@@ -155,8 +154,7 @@ def _format_repack_hint(result: PlanResult) -> str:
     run a solver, so it names the command instead of a result.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    has_existing_vms = any(row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements)
-    if not pools or not has_existing_vms:
+    if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):
         return ""
     pool = pools[0].pool
     zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
@@ -412,8 +410,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
     larger_first = sorted(new, key=lambda address: -new[address][1])
     for order in (failing, larger_first):
-        is_current_order = list(new)[: len(order)] == order
-        if not order or is_current_order:
+        if list(new)[: len(order)] == order:
             continue
         outcome = trial((), order)
         if outcome.plan.errored:
@@ -516,7 +513,8 @@ def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
     smaller = [
         candidate
         for candidate in CATALOGUES[NEWEST].vm_skus.values()
-        if candidate.kind == sku.kind and (candidate.host_vcpus, candidate.memory_gib) < size
+        if candidate.kind == sku.kind
+        and (candidate.host_vcpus, candidate.memory_gib) < size
+        and (not is_control_plane or candidate.numa_cells == 1)
     ]
-    allowed = [candidate for candidate in smaller if not is_control_plane or candidate.numa_cells == 1]
-    return sorted(allowed, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))
+    return sorted(smaller, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))

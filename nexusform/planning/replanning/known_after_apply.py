@@ -75,8 +75,7 @@ def _replace_unknown_values_of_changes(
     changes: list[Change] = []
     for change in plan.changes:
         final = finals.get((change.address, change.deposed))
-        schema = registries.schemas["managed"].get(change.address.type)
-        differences = list(_check_arguments(change, final, schema))
+        differences = list(_check_arguments(change, final, registries.schemas["managed"]))
         problems += differences
         if final is not None and not differences and has_unknown_part(change.after):
             changes.append(replace(change, after=final.after))
@@ -102,22 +101,20 @@ def _replace_unknown_values_of_step(step: Step, change: Change) -> Step:
     return replace(step, planned=change.after)
 
 
-def _check_arguments(change: Change, final: Change | None, schema: BlockSchema | None) -> Iterator[Diagnostic]:
+def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
     """Yield errors for arguments that differ from the plan."""
     if change.after is None:
         return
     if final is None or final.after is None:
         yield _build_inconsistency_error(f"{change.address}", "It is no longer planned.", str(change.address))
         return
+    attributes = schemas[change.address.type].attributes
     for name, value in change.after.items():
         actual = final.after.get(name)
-        attribute = schema.attributes.get(name) if schema is not None else None
-        kind = attribute.type if attribute is not None else DYNAMIC
+        kind = attributes[name].type if name in attributes else DYNAMIC
         refinements = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
         if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refinements):
-            is_hidden = any(
-                path[:1] == (name,) or not path for path in [*change.sensitive_after, *final.sensitive_after]
-            )
+            is_hidden = any(path[:1] in ((name,), ()) for path in [*change.sensitive_after, *final.sensitive_after])
             difference = _format_difference(value, actual, is_hidden=is_hidden)
             yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
 
@@ -174,7 +171,7 @@ def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list
 def _convert_number_or_bool_to_text(planned: Any) -> str | None:
     """Return the text of a number or a bool after conversion to string."""
     if isinstance(planned, bool):
-        return "true" if planned else "false"
+        return str(planned).lower()
     return format_number(build_number(planned).raw) if isinstance(planned, int | float | Fraction) else None
 
 
@@ -384,11 +381,9 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
     address = change.address
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):
-        block = instance.module.resources.get((address.mode, address.type, address.name))
-        if instance.path != address.module or block is None:
-            continue
+        block = instance.module.resources[address.mode, address.type, address.name]
         prepared = evaluation.settings.get_body(block)
-        if prepared is None:
+        if instance.path != address.module or prepared is None:
             continue
         for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:

@@ -13,8 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_by, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_part
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
@@ -84,20 +85,16 @@ def order_machine_actions(
     diagnostics += [problem for request in requests for problem in _check_vms_on_machine_of_action(request)]
     actions: list[PlannedMachineAction] = []
     step_order: dict[Address, Sequence[Address]] = {}
-    for site_id in sorted({request.site.id for request in requests}):
-        on_site = [request for request in requests if request.site.id == site_id]
+    for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
         previous: list[Address] = []  # the action before, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
-            offer = request.site.offering_addresses.get(request.machine.name, "")
-            candidates = [parse_address(offer)] if offer else []
+            candidates = [parse_address(request.site.offering_addresses[request.machine.name])]
             candidates += [address for address, _ in request.leaving_vms]
             own = str(request.instance.address.config_address)
-            earlier = [
-                address for address in candidates if address in instances and own not in instances[address].dependencies
-            ]
+            earlier = [address for address in candidates if own not in instances[address].dependencies]
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
             previous = [request.instance.address]
     return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))
@@ -190,8 +187,7 @@ def _is_on_site(vms: VmObject, site_id: str) -> bool:
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
     """Yield an error if VMs remain on the machine of a disruptive action without permission."""
-    values = request.instance.planned or {}
-    if not request.stopped_vms or values.get("allow_workloads") is True:
+    if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name, count = request.machine.name, len(request.stopped_vms)
     offer = request.site.offering_addresses.get(name, "")
@@ -258,7 +254,7 @@ class _SiteActionOrder:
         while remaining:
             blocks = {str(request.instance.address.config_address) for request in remaining}
             independent_actions = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
-            ready = sorted(independent_actions or remaining, key=self._compute_action_rank)
+            ready = sorted(independent_actions, key=self._compute_action_rank)
             safe = next((request for request in ready if not self._find_action_obstacle(request)), None)
             if safe is None:
                 return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]

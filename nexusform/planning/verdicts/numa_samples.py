@@ -35,9 +35,7 @@ def compute_numa_sampling(
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
-    machines = sum(
-        len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values() if site.base is not None
-    )
+    machines = sum(len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values())
     fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
     fits_packed, fits_spread = (
         all(_has_sample_capacity_for_all(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
@@ -85,7 +83,6 @@ def _is_site_overcommitted(site: SitePlan) -> bool:
 
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval] | None:
     """Return the numbers of VMs placed and fitting, if all have the same demand and none is removed."""
-    assert site.base is not None
     demands = site.placed_demands
     is_uniform = len({(demand.sku, demand.constraints) for demand in demands}) == 1
     # Hints depend on other VMs, and capacity is counted before any placement.
@@ -111,7 +108,6 @@ def check_uncertain_fit(
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
     for site_id, site in _select_sampled_sites(sites).items():
-        assert site.base is not None
         demands = _list_first_demand_per_sku(site)
         clauses += (f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}" for demand in demands)
     site_capacity_per_sku = f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
@@ -150,9 +146,7 @@ def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
 
 
 def _has_sampled_placements(site: SitePlan) -> bool:
-    if site.base is None or not site.base.is_sampled:
-        return False
-    return any(isinstance(operation, PlaceOperation) for operation in site.operations)
+    return site.base.is_sampled and any(isinstance(operation, PlaceOperation) for operation in site.operations)
 
 
 def iterate_fitting_samples(
@@ -186,5 +180,4 @@ def _iterate_sku_rotations(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
-    assert site.base is not None
     return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()

@@ -399,10 +399,8 @@ def measure_site_certainties(
         return 0, {}
     sample_count = compute_default_runs(placed_count) if samples is None else samples
     certainty: dict[str, SiteCertainty] = {}
-    active_sites = [site for site in sites.values() if site.operations]
-    for site_id, site in sites.items():
-        if site.base is None or not site.operations or sample_count == 0:
-            continue
+    active_sites = {site_id: site for site_id, site in sites.items() if site.operations and sample_count}
+    for site_id, site in active_sites.items():
         before, total = len(certainty) * sample_count, len(active_sites) * sample_count
         outcome = repeat_with_samples(
             site.base,

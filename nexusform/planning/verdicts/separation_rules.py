@@ -82,8 +82,6 @@ def evaluate_rules(
         for instance in instances
         if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
     ]
-    if not rules:
-        return verdicts
     member_index = _MemberIndex(objects, sites, pods)
     outcomes = list(_iterate_sample_outcomes(certainty))
     for instance in rules:
@@ -104,11 +102,7 @@ def evaluate_rules(
 def _iterate_sample_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
     sample_count = max((len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0)
     for sample in range(sample_count):
-        yield {
-            site: site_certainty.outcomes[sample]
-            for site, site_certainty in certainty.items()
-            if site_certainty.outcomes
-        }
+        yield {site: site_certainty.outcomes[sample] for site, site_certainty in certainty.items()}
 
 
 class _MemberIndex:
@@ -122,8 +116,8 @@ class _MemberIndex:
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}
         for site in sites.values():
-            steps = (getattr(operation, "token", None) for operation in site.operations)
-            self._ranks[site.id] = {token: index for index, token in enumerate(steps) if token is not None}
+            operations = enumerate(site.operations)
+            self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vms in objects.values():
             demand = vms.request.demand
             if demand is None:
@@ -186,10 +180,7 @@ def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
     """Return the id of the cluster that owns the VMs, also for a separate pool."""
     if demand.parent_id:
         return demand.parent_id
-    values = vms.instance.argument_values
-    if values is not None:
-        return vms.instance.type.build_id(values)
-    return f"{demand.site_id}/{demand.cluster}"
+    return vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
 
 
 # --- groups ------------------------------------------------------------------------------------
@@ -360,10 +351,10 @@ def _build_sort_key(location: Location) -> list[list[tuple[int, int, str]]]:
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format the shared hardware, its members, and the step that caused the violation."""
+    """Format the shared hardware of a violated rule, its members, and the step that caused the violation."""
     noun = select_word_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
-    seed = verdict.violations[0].sample if verdict.violations else None
+    seed = verdict.violations[0].sample
     sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
     lines = [(f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{sample}:")]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]

@@ -14,6 +14,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
@@ -167,8 +168,8 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
     """Yield contradictions for objects with the same id, and VMs with the same name or number."""
     ids: dict[Hashable, str] = {}
     for address, current in state.list_current_objects():
-        object_id = current.attributes.get("id")
-        if isinstance(object_id, str) and object_id and address.type in types:
+        object_id = get_text(current.attributes, "id")
+        if object_id and address.type in types:
             first = ids.setdefault((address.type, object_id), str(address))
             if first != str(address):
                 yield f'{first} and {address} have the same id, "{object_id}".'

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
-from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.json_data.plain_data import get_list
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, VmHandlers
+from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, index_pools
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
@@ -37,42 +37,35 @@ _MAXIMUM_NAMED: Final = 5
 
 def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagnostic]:
     """Return a warning for each rule violated by the current state."""
-    instances = []
-    for address, recorded in state.instances.items():
-        resource_type = registries.resource_types.get(address.type)
-        if resource_type is None or recorded.current is None:
-            continue
-        attributes = dict(recorded.current.attributes)
-        instances.append(
-            Instance(
-                address,
-                resource_type,
-                recorded.current,
-                arguments=EvaluatedArguments(attributes),
-                decision=ActionDecision(planned=attributes),
-            )
-        )
-    # Build the VM objects of a state; hints see the current locations of their targets.
-    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     types = registries.resource_types
-    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    instances = []
     objects: dict[Address, VmObject] = {}
-    for instance in instances:
-        family = instance.type.vms
-        if family is not None and instance.config is not None:
-            vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(instance.config)}
+    families: dict[Address, VmHandlers] = {}
+    for address, current in state.list_current_objects():
+        resource_type = types.get(address.type)
+        if resource_type is None:
+            continue
+        attributes = dict(current.attributes)
+        arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
+        instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
+        instances.append(instance)
+        family = resource_type.vms
+        if family is not None:
+            vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
             vms = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
-            objects[instance.address] = vms
+            objects[address], families[address] = vms, family
+    # Compute the demands; hints see the current locations of their targets.
+    skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
+    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
     targets = HintTargets(build_state_inventory(state, types))
     targets.add_objects(objects.values())
     context.find_targets = targets
-    for vms in objects.values():
-        family, config = vms.instance.type.vms, vms.instance.config
-        if family is not None and config is not None:
-            demand, _ = family.build_demand(config, context, vms.instance.address)
-            vms.request = replace(vms.request, demand=demand)
-    sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
+    for address, family in families.items():
+        vms = objects[address]
+        demand, _ = family.build_demand(get_mapping(vms.instance.config), context, address)
+        vms.request = replace(vms.request, demand=demand)
+    sites, _ = build_sites(build_state_inventory(state, types))
     diagnostics = [*_check_placement_filters(objects.values(), sites), *check_placement_groups(objects.values())]
     diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
     return [*diagnostics, *_check_separation(state, instances, objects, registries)]

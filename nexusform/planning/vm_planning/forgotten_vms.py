@@ -49,7 +49,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
         SiteObject(address, current.attributes, current.creation, current.private)
         for address, current in state.list_current_objects()
     ]
-    layout = build_site_layout(site_objects, registries, state.catalogue or "")
+    layout = build_site_layout(site_objects, registries, state.catalogue)
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
     for kind, site_object in layout.objects:
         if kind.vms is None or site_object.address not in removed:

@@ -125,8 +125,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
     for instance in removed:
         for site_id, occupied in _list_observed_unmanaged_vms(instance):
-            slot = slot_of.get((site_id, occupied.machine))
-            successor = new_machines.get(slot) if slot is not None else None
+            successor = new_machines.get(slot_of.get((site_id, occupied.machine), ("", 0)))
             if successor is not None:
                 renamed = replace(occupied, machine=successor.name)
                 transferred.setdefault(successor.address, []).append(renamed)

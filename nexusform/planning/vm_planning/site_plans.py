@@ -54,8 +54,9 @@ class MachineRecreation(Struct, frozen=True):
 
 
 class SitePlan(Struct):
-    """One site during planning. `base` is a copy of the scheduler after the removals; `operations` are the
-    ones since then. Handles are the scheduler's. `recreated_machines` are those re-created by this plan.
+    """One site during planning. `base` is a copy of the scheduler after the removals (the scheduler itself until then);
+    `operations` are the ones since then. Handles are the scheduler's. `recreated_machines` are those re-created by
+    this plan.
     """
 
     id: str
@@ -65,10 +66,10 @@ class SitePlan(Struct):
     racks: tuple[InventoryRack, ...]
     evacuating_machines: frozenset[str]
     offering_addresses: Mapping[str, str]
+    base: RackScheduler
     configured_unmanaged: tuple[OccupiedCapacity, ...] = ()
     observed_unmanaged: tuple[OccupiedCapacity, ...] = ()
     update_strategy: MachineUpgradeStrategy | None = None
-    base: RackScheduler | None = None
     operations: list[Operation] = field(default_factory=list)
     recreated_machines: Mapping[str, MachineRecreation] = field(default_factory=dict)
 
@@ -106,19 +107,19 @@ class SitePlan(Struct):
     def start_recording(self) -> None:
         """Start recording operations, after the removals."""
         self.base = self.scheduler.copy()
+        self.operations.clear()
 
     def release(self, handle: int) -> None:
         """Release a VM."""
         self.scheduler.release(handle)
-        if self.base is not None:
-            self.operations.append(ReleaseOperation(handle=handle))
+        self.operations.append(ReleaseOperation(handle))
 
     def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | NoFitReason:
         """Place a VM by the rule. A VM with `is_decided` location has it under every seed."""
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
             self.record_failure(demand)
-        elif self.base is not None:
+        else:
             handle, placement = answer
             operation = OccupyOperation(handle, demand.vm, demand.sku, placement)
             self.operations.append(operation if is_decided else PlaceOperation(handle, demand))
@@ -126,7 +127,7 @@ class SitePlan(Struct):
 
     def record_failure(self, demand: Demand) -> None:
         """Record a VM without capacity. In another sample of splits it may fit."""
-        if self.base is not None and self.scheduler.is_sampled:
+        if self.scheduler.is_sampled:
             self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
@@ -136,8 +137,7 @@ class SitePlan(Struct):
         cells = self.scheduler.select_cells(demand.sku, machine)
         placement = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
-        if self.base is not None:
-            self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
+        self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
         return handle, placement, refusal
 
     def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
@@ -195,14 +195,16 @@ def build_sites(
             addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
         for address, offer in offers.items():
             addresses[offer.machine.name] = address
+        scheduler = RackScheduler(machines, site.spread, site.seed, split_choice=split_choice, profile=site.profile)
         sites[site.id] = SitePlan(
             id=site.id,
             name=site.name,
-            scheduler=RackScheduler(machines, site.spread, site.seed, split_choice=split_choice, profile=site.profile),
+            scheduler=scheduler,
             machines=by_name,
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active, offers.values()),
             offering_addresses=addresses,
+            base=scheduler,
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, by_name),
             update_strategy=site.update_strategy,
@@ -304,8 +306,7 @@ def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, num
     """Return the VM name in terms of the placement rule."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
-    rule_number = number if pool.rule_number is None else pool.rule_number
-    return VmName(demand.owner, demand.cluster, pool.rule_pool, rule_number)
+    return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)
 
 
 def build_demand(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, has_errors, suggest_name
 from nexusform.interfaces.plugins import PlanningKind
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
@@ -70,11 +71,11 @@ class HintTargets:
         """Return the hard hints of other VMs that target this object, from the current locations of those
         VMs. Affinity to a cluster means any of its VMs, so such a hint binds only an object with a single VM.
         """
-        values = vms.instance.argument_values
-        if not self._hints_by_target or values is None or vms.request.demand is None:
+        if not self._hints_by_target:
             return []
-        hints_by_owner = self._hints_by_target.get(vms.instance.type.build_id(values), {})
-        is_single = sum(len(pool.numbers) for pool in vms.request.demand.pools) == 1
+        object_id = vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
+        hints_by_owner = self._hints_by_target.get(object_id, {})
+        is_single = sum(len(pool.numbers) for pool in vms.pools) == 1
         hints = []
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
             if not owner.placements.vms or owner is vms:
@@ -97,14 +98,12 @@ class HintTargets:
 
     def list_own_hints(self, vms: VmObject) -> list[HardHint]:
         """Return the hard hints of an object with one VM, each with its index."""
-        if vms.request.demand is None or vms.instance.config is None:
-            return []
-        pool = vms.request.demand.pools[0]
+        pool = vms.pools[0]
         hints_by_attributes = {
             (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
         }
         hints = []
-        for index, attributes in _iterate_hard_hints(vms.instance.config):
+        for index, attributes in _iterate_hard_hints(get_mapping(vms.instance.config)):
             affinity = attributes["hint_type"] == "Affinity"
             hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
             if hint is not None:
@@ -286,7 +285,7 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
     site = context.sites.get(demand.site_id)
     if site is None:
         known = sorted(context.sites)
-        hint = suggest_name(demand.site_id, known) if demand.site_id else ""
+        hint = suggest_name(demand.site_id, known)
         known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
         path = () if demand.parent_id else ("site_id",)
         yield Problem(path, "unknown-site", f'No site has the id "{demand.site_id}".{hint}{known_text}')

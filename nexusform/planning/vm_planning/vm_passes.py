@@ -17,7 +17,7 @@ from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import get_mapping, has_unknown_part
 from nexusform.placements.vm_demands import VmDemand
 from nexusform.planning.instances.argument_evaluation import find_unknown_placement_arguments
 from nexusform.planning.instances.attribute_differences import has_equal_values, plan_attributes
@@ -237,11 +237,10 @@ class _VmPlanner:
     def _update_hint_targets(self, vms: VmObject) -> None:
         """Update hints to the current locations of their targets."""
         instance, family = vms.instance, vms.instance.type.vms
-        if vms.request.demand is None or instance.config is None or family is None:
-            return
-        has_hints = any(pool.hints for pool in vms.request.demand.pools)
-        if has_hints or "placement_hint" in instance.config:
-            demand, _ = family.build_demand(instance.config, self.context.current_context, instance.address)
+        arguments = get_mapping(instance.config)
+        has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
+        if has_hints and family is not None:
+            demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
             vms.request = replace(vms.request, demand=demand or vms.request.demand)
 
     # --- pass two: new VMs ---

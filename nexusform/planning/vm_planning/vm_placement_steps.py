@@ -246,8 +246,8 @@ def _place_vm(
 ) -> None:
     """Place one VM: pinned, by its site, or failed."""
     key = (pool.pool, number)
-    if vms.request.demand is None or vms.request.site is None:
-        return
+    assert vms.request.demand is not None, "its pool is part of the demand"
+    assert vms.request.site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:
         _place_pinned_vm(vms, pool, number, name)
         return
@@ -279,8 +279,6 @@ def _place_pinned_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: s
     """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
     assert vms.request.site is not None
     assert vms.request.demand is not None
-    if pool.pinned_machine not in vms.request.site.machines:
-        return
     key = (pool.pool, number)
     demand = build_demand(vms.request.demand, pool, number)
     vms.placements.tokens[key], placement, refusal = vms.request.site.place_pinned_vm(demand, pool.pinned_machine)

@@ -55,14 +55,14 @@ class ImpactSummary(Struct, frozen=True):
 
 
 class SpareCapacitySummary(Struct, frozen=True):
-    """Spare capacity of a site for its largest VM SKU in use; None: no site. Upper bounds if `lacks_data`."""
+    """Spare capacity of a site for its largest VM SKU in use; None: no site before. Upper bounds if `lacks_data`."""
 
     site: str
     vm_sku_name: str
     before: Interval | None
-    after: Interval | None
+    after: Interval
     rack_down_before: Interval | None
-    rack_down_after: Interval | None
+    rack_down_after: Interval
     lacks_data: bool = False
 
     @property

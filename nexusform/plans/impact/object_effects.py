@@ -172,8 +172,6 @@ def get_source_node(row: PlacementChange) -> Node:
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
     """Return the rows not covered by `upgrades`, without the pods they move."""
     nodes = index_upgrade_nodes(plan)
-    if not nodes:
-        return list(plan.placements)
     pools = list_upgrade_pools(plan)
     return [
         row

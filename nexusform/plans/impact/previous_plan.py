@@ -29,11 +29,11 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
     ended = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
     # The difference of spare capacity on the sites of both plans with the same largest SKU.
-    earlier = {(row.site, row.vm_sku_name): row.after for row in before.capacity if row.after is not None}
+    earlier = {(row.site, row.vm_sku_name): row.after for row in before.capacity}
     difference = 0
     for row in after.capacity:
         previous_capacity = earlier.get((row.site, row.vm_sku_name))
-        if row.after is not None and previous_capacity is not None:
+        if previous_capacity is not None:
             difference += row.after.minimum - previous_capacity.minimum
     since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",

@@ -96,7 +96,6 @@ def is_equal_record(first: Any, second: Any) -> bool:
     return True
 
 
-_DISPLAY_FIELDS: Final = frozenset({"written"})  # fields for display only
 _SCALARS: Final = frozenset({str, int, float, bool})
 
 
@@ -123,6 +122,5 @@ def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | N
     if isinstance(left, Span):
         return ()
     if isinstance(left, Struct):
-        names = [name for name in left.__struct_fields__ if name not in _DISPLAY_FIELDS]
-        return [(getattr(left, name), getattr(right, name)) for name in names]
+        return [(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__]
     return () if left.__class__ is right.__class__ and left == right else None

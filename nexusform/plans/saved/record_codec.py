@@ -1,8 +1,8 @@
 """Conversion of frozen records to plain JSON data and back, by their annotations. A record (Struct) becomes
 an object of its fields; fields at their default are omitted, so a field added later reads as its default from
 older data. Known annotations: str, int, float, bool, None, Any (plain data, unchanged), enums, records,
-Address, Type, tuples, mappings from str or Address, and unions with None, of str and int, or of records; a
-ObjectLocation is a record of one of the kinds of placements. Tuples inside plain data are read as lists.
+Address, Type, tuples, mappings from str or Address, and unions with None, or of scalars; an ObjectLocation is
+a record of one of the kinds of placements. Tuples inside plain data are read as lists.
 
 A long tuple of records becomes a table: {"rows": count, "columns": {field: column}}. A column is {"all": value}
 if all records have the same value, {"of": values, "at": [index per row]} if some have, and {"each": values}
@@ -239,12 +239,12 @@ def _build_optional_shape(inner: Shape) -> Shape:
 
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape of a tuple of any length: a list, or a table."""
-    write = item.write
+    write, converter = item.write, item.table
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
     def read(data: Any) -> tuple[Any, ...]:
-        if item.table is not None and data.__class__ is dict:
-            return read_table(data, item.table.kind, item.table.fields)
+        if converter is not None and data.__class__ is dict:
+            return read_table(data, converter.kind, converter.fields)
         if data.__class__ is not list:
             raise ConversionProblem((), "a list expected")
         try:
@@ -253,12 +253,14 @@ def _build_sequence_shape(item: Shape) -> Shape:
             # Read again, slower, to find the index of the invalid element.
             return tuple([_read_with_path(index, item.read, element) for index, element in enumerate(data)])
 
+    if converter is None:
+        return Shape(write_list, read)
+
     def write_many(value: Any) -> Any:
-        is_long = item.table is not None and len(value) >= MINIMUM_ROWS
-        table = write_table(value, item.table.fields) if item.table is not None and is_long else None
+        table = write_table(value, converter.fields) if len(value) >= MINIMUM_ROWS else None
         return write_list(value) if table is None else table
 
-    return Shape(write_list if item.table is None else write_many, read)
+    return Shape(write_many, read)
 
 
 def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
@@ -420,24 +422,17 @@ def _build_shape_of_annotation(annotation: Any) -> Shape:
         return _build_address_shape()
     if annotation is ObjectLocation:
         return _build_location_shape()
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return _build_enum_shape(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return _build_record_shape(annotation)
+    if isinstance(annotation, type):
+        return _build_enum_shape(annotation) if issubclass(annotation, Enum) else _build_record_shape(annotation)
     raise TypeError(f"{annotation} cannot be written")
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape of a union: scalars, one type or null, types of the language, or structs."""
+    """Build the shape of a union: scalars, or one type or null. Raises ValueError for others."""
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)
-    elif len(kinds) == 1:
-        inner = get_annotation_shape(kinds[0])
-    elif frozenset(kinds) == frozenset(get_args(Type)):
-        inner = _SCALAR_SHAPES[Type]
-    elif all(isinstance(kind, type) and issubclass(kind, Struct) for kind in kinds):
-        inner = _build_record_union_shape(kinds)
     else:
-        raise TypeError(f"a union of {kinds} cannot be written")
+        [kind] = kinds
+        inner = get_annotation_shape(kind)
     return _build_optional_shape(inner) if len(kinds) < len(arguments) else inner

@@ -375,7 +375,7 @@ class _PossibleCapacities:
                     for capacity in capacities
                     if check_capacity(self._capacity_table.get_free_capacity(capacity)) is None
                 ]
-            elif capacities and find_rejection(machine) is not None:
+            elif find_rejection(machine) is not None:
                 self._remaining[machine] = []
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:

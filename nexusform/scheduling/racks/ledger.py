@@ -338,15 +338,15 @@ class Ledger:
             _adjust_count_by_sign(cluster.extra_large, machine, sign)
 
     def get_record(self, handle: int) -> VmRecord:
-        """Return the VM of a handle; raise KeyError if it was removed or never existed."""
+        """Return the VM of a handle; raise KeyError if it was removed."""
         if handle >= self._first:
             records, numbers, index = self.records, self.numbers, handle - self._first
         else:
             layer = bisect_right(self._starts, handle) - 1
-            if layer < 0 or handle in self._removed:
+            if handle in self._removed:
                 raise KeyError(handle)
             (records, numbers), index = self._layers[layer], handle - self._starts[layer]
-        if index >= len(records) or records[index] == REMOVED:
+        if records[index] == REMOVED:
             raise KeyError(handle)
         return _unpack_record(records[index], numbers[index])
 

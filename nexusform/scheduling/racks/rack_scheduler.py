@@ -355,7 +355,7 @@ class RackScheduler:
         return tuple(dict.fromkeys(self._site.rack_zone))
 
     def get_vm(self, handle: int) -> ScheduledVm:
-        """Return the VM of a handle; raise KeyError if it was removed or never existed."""
+        """Return the VM of a handle; raise KeyError if it was removed."""
         return self._ledger.build_vm(handle, self._ledger.get_record(handle))
 
     def list_sampled_vms(self) -> Iterator[ScheduledVm]:

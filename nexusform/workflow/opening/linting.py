@@ -59,16 +59,13 @@ def lint_plan(
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
     """Build the facts of a site, without the VMs of the evaluated pools."""
     base = site.base
-    if base is not None and evaluated_pools:
+    if evaluated_pools:
         base = site.scheduler.copy()
         for vm in site.scheduler.list_vms():
             if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
                 base.release(vm.handle)
     return LintSite(
-        site.id,
-        tuple(site.machines.values()),
-        build_placement_simulator(base) if base is not None else None,
-        site.scheduler.count_free_slots,
+        site.id, tuple(site.machines.values()), build_placement_simulator(base), site.scheduler.count_free_slots
     )
 
 
@@ -81,7 +78,7 @@ def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, li
             if isinstance(operation, PlaceOperation):
                 vm = operation.demand.vm
                 placed_counts[site.id, vm.owner, vm.pool] += 1
-            elif isinstance(operation, ReleaseOperation) and operation.handle is not None and site.base is not None:
+            elif isinstance(operation, ReleaseOperation):
                 vm = site.base.get_vm(operation.handle).vm
                 key = (site.id, vm.owner, vm.pool)
                 removed_vms.setdefault(key, {}).setdefault(placed_counts[key], []).append(operation.handle)

@@ -545,3 +545,22 @@ def test_outputs_can_refer_to_placements() -> None:
     )
     result = require_success(plan(text))
     assert result.plan.planned_outputs["m"].value == list_places(build_state(text))["a-control-plane-0"][0]
+
+
+@pytest.mark.parametrize(
+    ("ignored", "labels"),
+    [
+        ("group[0]", ["old", "new"]),
+        ("group[1].workload_selector.match_labels", ["new", "old"]),
+        ('group[1].workload_selector.match_labels["a"]', ["new", "old"]),
+        ("group[7]", ["new", "new"]),
+    ],
+)
+def test_ignored_block_of_a_list(ignored: str, labels: list[str]) -> None:
+    group = 'group {\n workload_selector {\n match_labels = { a = "old" }\n }\n}\n'
+    rule = 'resource "nexus_separation_rule" "s" {\n name = "s"\n scope = "rack"\n' + group + group
+    text = rule + f"lifecycle {{\n ignore_changes = [{ignored}]\n }}\n}}\n"
+    result = require_success(plan(text.replace("old", "new"), build_state(text)))
+    after = result.plan.changes[0].after
+    assert after is not None
+    assert [each["workload_selector"]["match_labels"]["a"] for each in after["group"]] == labels

@@ -133,6 +133,11 @@ def test_colon_in_instance_key_does_not_start_vm_name(key: str) -> None:
     }
 
 
+def test_replace_option_with_colon_but_without_vm_is_an_error() -> None:
+    result = plan(RACKS, build_state(RACKS), replaces=("nexus_rack.r[0]:",))
+    assert [d.id for d in list_errors(result)] == ["invalid-address-in-option"]
+
+
 # --- destroy -----------------------------------------------------------------------------------
 
 

@@ -432,3 +432,12 @@ resource "nexus_bare_metal_machine" "second" {{
     hint = "in the placement_hint of nexus_virtual_machine.far"
     assert texts == [f'scheduling_execution = "Soft" {hint}', f'scope = "Machine" {hint}']
     require_success(plan(after.replace('"Rack"', '"Machine"'), state))
+
+
+def test_repacking_is_named_only_if_a_site_has_existing_vms() -> None:
+    hint = f"`nexusform simulate repack -sku={BIG} -want=7`"
+    text = SITE + build_rack("r", 2) + cluster("a", pools=pool("p", 2, BIG))
+    more = text.replace("count       = 2", "count       = 9")
+    with_vms = plan(more, build_state(text), suggested_fixes=True)
+    assert hint in list_errors(with_vms)[0].detail
+    assert "simulate repack" not in list_errors(plan(more, suggested_fixes=True))[0].detail

@@ -181,6 +181,19 @@ def test_generated_file_with_other_suffix_gives_a_warning(capsys: pytest.Capture
         ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Missing import target configuration"),
         ('to = module.m.nexus_site.s\n  id = "lab"', "Missing import target configuration"),
         ('for_each = toset(["a", "b"])\n  to = nexus_site.s\n  id = "lab"', "Duplicate import configuration"),
+        (
+            'for_each = toset(["a"])\n  to = module.m[each.key].module.n\n  id = "lab"',
+            "must name a resource or one of its instances",
+        ),
+        (
+            'for_each = toset(["a"])\n  to = module.m[each.key].data.nexus_site.s\n  id = "lab"',
+            "must name a resource or one of its instances",
+        ),
+        (
+            'for_each = toset(["a"])\n  to = lower("m")[each.key].s\n  id = "lab"',
+            "must name a resource or one of its instances",
+        ),
+        ('for_each = toset(["a"])\n  to = module.m[each.key].nexus_site.s\n  id = "lab"', "Missing import target"),
     ],
 )
 def test_invalid_imports_are_reported(capsys: pytest.CaptureFixture[str], block: str, words: str) -> None:

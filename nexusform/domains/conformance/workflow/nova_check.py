@@ -109,7 +109,7 @@ class _NovaSiteReplay:
             if vms.request.site is site
             for key, handle in vms.placements.tokens.items()
         }
-        vms = site.base.list_vms() if site.base is not None else ()
+        vms = site.base.list_vms()
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
@@ -120,7 +120,7 @@ class _NovaSiteReplay:
         released: list[str] = []
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):
-                released.append(_name_server(operation.token if operation.handle is None else operation.handle))
+                released.append(_name_server(operation.handle))
                 del self._servers[released[-1]]
             elif operation.token in self._placed:
                 self._add_request(operation, released)

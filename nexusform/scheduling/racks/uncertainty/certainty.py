@@ -32,10 +32,9 @@ class PlaceOperation(Struct, frozen=True):
 
 
 class ReleaseOperation(Struct, frozen=True):
-    """Removal of a VM: one placed by an earlier operation (by token), or an existing one (by handle)."""
+    """Removal of an existing VM."""
 
-    token: Token = None
-    handle: int | None = None
+    handle: int
 
 
 class OccupyOperation(Struct, frozen=True):
@@ -115,27 +114,21 @@ def run_operations(
     """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of
     each placed VM, None if it did not fit.
 
-    The release of a VM that did not fit is skipped. `tied_machines` collects the tied machines by pool.
+    `tied_machines` collects the tied machines by pool.
     """
     scheduler = base.copy(sample, split_choice)
     scheduler.tied_machines = tied_machines
-    handles: dict[Token, int] = {}
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
         if isinstance(operation, PlaceOperation):
-            answer = scheduler.try_place(operation.demand)
-            placed[operation.token] = None
-            if answer is not None:
-                handles[operation.token], placed[operation.token] = answer
+            _, placed[operation.token] = scheduler.try_place(operation.demand) or (0, None)
         elif isinstance(operation, OccupyOperation):
             placement = operation.placement
             if operation.uses_rule_cells:
                 placement = replace(placement, cells=scheduler.select_cells(operation.sku, placement.machine))
-            handles[operation.token] = scheduler.add_existing(operation.vm, operation.sku, placement)
-        elif operation.handle is not None:
+            scheduler.add_existing(operation.vm, operation.sku, placement)
+        else:
             scheduler.release(operation.handle)
-        elif operation.token in handles:
-            scheduler.release(handles.pop(operation.token))
     return placed
 
 
@@ -204,7 +197,7 @@ class _UnknownCells:
         self._released_machines: set[str] = set()
         self._occupying_skus: dict[str, list[VmSku]] = {}
         for operation in operations if self._machines else ():
-            if isinstance(operation, ReleaseOperation) and operation.handle is not None:
+            if isinstance(operation, ReleaseOperation):
                 self._released_machines.add(base.get_vm(operation.handle).placement.machine)
             elif isinstance(operation, OccupyOperation):
                 self._occupying_skus.setdefault(operation.placement.machine, []).append(operation.sku)

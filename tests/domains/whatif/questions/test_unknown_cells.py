@@ -97,7 +97,7 @@ def add_surge_pool(site: SiteHistory, scheduler: RackScheduler, sku: VmSku, surg
     numbers = tuple(range(surge))
     pool = PoolDemand("x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",))
     owner = VmDemand("s", "new", "new", (pool,))
-    plan = SitePlan("s", "s", scheduler, machines, site.racks, frozenset(), {})
+    plan = SitePlan("s", "s", scheduler, machines, site.racks, frozenset(), {}, scheduler)
     return SiteWithVms(plan, pools=[(owner, pool)])
 
 

@@ -89,15 +89,12 @@ def test_releases_and_pinned_vms_are_repeated() -> None:
     base = RackScheduler(build_machines(1, 1))
     old, _ = base.place(Demand(VmName("old", "old", "p", 0), SKUS["NC_E94_448_v1"]))
     operations = [
-        ReleaseOperation(handle=old),
-        PlaceOperation("first", build_demand(0)),
-        ReleaseOperation("first"),
+        ReleaseOperation(old),
         OccupyOperation(
             "pinned", VmName("x", "x", "x", 0), SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", ()), True
         ),
         PlaceOperation("second", build_demand(1)),
         PlaceOperation("third", build_demand(2)),
-        ReleaseOperation("third"),
     ]
     answer = repeat_with_samples(base, operations, 10)
     assert answer.vms["second"] == PlacementCertainty(1.0, 1.0, 1.0)
