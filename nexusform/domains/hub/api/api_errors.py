@@ -19,6 +19,13 @@ _WEBHOOK_TIMEOUT: Final = re.compile(
 _POLICY_DENIAL: Final = re.compile(r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL)
 _MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
 _TYPED_PATCH_ERROR: Final = re.compile(r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL)
+# Form of the server's message for each pattern, filled with its groups.
+_MESSAGE_FORMS: Final = {
+    _WEBHOOK_DENIAL: 'webhook "{}": {}',
+    _WEBHOOK_TIMEOUT: 'its webhook "{}" does not answer ({})',
+    _POLICY_DENIAL: 'policy "{}": {}',
+    _TYPED_PATCH_ERROR: "{}",
+}
 _PERMISSION_ERROR: Final = re.compile(r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?')
 _UNCHECKED_RULES: Final = "<nil>: Invalid value: null: some validation rules were not checked"
 
@@ -89,18 +96,10 @@ class ApiError(Exception):
     @property
     def server_message(self) -> str:
         """Message of the server, without unchecked rules."""
-        webhook = _WEBHOOK_DENIAL.search(self.message)
-        if webhook is not None:
-            return f'webhook "{webhook[1]}": {webhook[2].strip()}'
-        timeout = _WEBHOOK_TIMEOUT.search(self.message)
-        if timeout is not None:
-            return f'its webhook "{timeout[1]}" does not answer ({timeout[2].strip()})'
-        policy = _POLICY_DENIAL.search(self.message)
-        if policy is not None:
-            return f'policy "{policy[1]}": {policy[2].strip()}'
-        typed_error = _TYPED_PATCH_ERROR.search(self.message)
-        if typed_error is not None:
-            return typed_error[1].strip()
+        for pattern, form in _MESSAGE_FORMS.items():
+            match = pattern.search(self.message)
+            if match is not None:
+                return form.format(*map(str.strip, match.groups()))
         return self.message.strip()
 
     @property

@@ -209,8 +209,8 @@ def _group_by_collection(
         if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
             continue
         version = "/".join(filter(None, (selector["group"], selector["version"])))
-        plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", False))
-        if plural and is_namespaced == bool(selector["namespace"]):
+        plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
+        if is_namespaced == bool(selector["namespace"]):
             grouped.setdefault(_build_collection_path(version, plural, selector["namespace"]), []).append(selector)
     return grouped
 

@@ -64,7 +64,7 @@ class ContentVerifier:
 
     def __init__(self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination) -> None:
         self._hub, self._step, self._coordination = hub, step, coordination
-        self._planned = step.planned or {}
+        self._planned = step.planned_attributes
         self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
 
     # --- placements ----------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class ContentVerifier:
         objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
-        is_complete = final.is_done and not final.message and not self._is_run_managed
+        is_complete = not final.message and not self._is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
             verification = self._verify_works(verification, resources, index)
         index = self._find_index_to_verify(final)
@@ -287,7 +287,7 @@ def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: 
         return ""
     if int(used_text) != planned_index:
         return f"it used resource snapshot {used_text}; planned: {planned_index}"
-    return find_wrong_objects(int(used_text), set(note.get("objects") or ()), snapshots, applied)
+    return find_wrong_objects(int(used_text), set(get_list(note, "objects")), snapshots, applied)
 
 
 def find_wrong_objects(
@@ -328,7 +328,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     for stage in list_mappings(run, "status", "stagesStatus"):
         clusters = list_mappings(stage, "clusters")
         times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
-        stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
+        stages.append((str(stage.get("stageName")), sorted(times, key=times.__getitem__)))
     planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
     planned_clusters = get_list(note, "done")
     is_partial = not has_ended or not observed.succeeded
@@ -346,11 +346,11 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 
 
 def _read_update_start(cluster: Body) -> str:
-    """Return the start of a cluster's update; "" before it."""
+    """Return the start of a cluster's update; "~", sorted after every time, before it."""
     for condition in list_mappings(cluster, "conditions"):
         if condition.get("type") == "Started":
             return get_text(condition, "lastTransitionTime")
-    return ""
+    return "~"
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:

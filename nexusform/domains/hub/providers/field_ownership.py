@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
@@ -80,13 +81,9 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     owned_paths = _collect_applied_paths(existing, manager)
     if not owned_paths:
         return owned_paths is not None and is_identity_only(sent_body)
-    if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
-        return False
-    for path in _list_sent_paths(sent_body):
-        path_with_parents = {path[:end] for end in range(1, len(path) + 1)}
-        if owned_paths.isdisjoint(path_with_parents):
-            return False
-    return True
+    return all(get_part(sent_body, path) == get_part(existing, path) for path in owned_paths) and not any(
+        owned_paths.isdisjoint(path[:end] for end in range(1, len(path) + 1)) for path in _list_sent_paths(sent_body)
+    )
 
 
 def is_identity_only(sent_body: Body) -> bool:
@@ -96,10 +93,7 @@ def is_identity_only(sent_body: Body) -> bool:
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
-    paths: set[Path] = set()
-    for fields in list_applied_fields(existing, manager):
-        paths.update(_list_owned_paths(fields))
-    return paths
+    return set(chain.from_iterable(map(_list_owned_paths, list_applied_fields(existing, manager))))
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
@@ -152,7 +146,7 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
     """Yield the paths in a body except its identity."""
-    if isinstance(sent, Mapping) and (sent or not parent):
+    if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
             path = (*parent, str(name))
             if path not in _IDENTITY_PATHS:
@@ -276,17 +270,16 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
 
 
-def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
+def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> Body:
     """Return the part of a spec at these paths."""
     parts: dict[str, Any] = {}
     for path in paths:
-        if path[:1] != ("spec",) or not path[1:]:
-            continue
-        holder = parts
-        for step in path[1:-1]:
-            holder = holder.setdefault(str(step), {})
-        holder[str(path[-1])] = get_part(body, path)
-    return parts
+        if path[1:]:
+            holder = parts
+            for step in path[:-1]:
+                holder = holder.setdefault(str(step), {})
+            holder[str(path[-1])] = get_part(body, path)
+    return get_mapping(parts, "spec")
 
 
 def _format_path(path: Path) -> str:

@@ -65,7 +65,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
     """Return the hub objects of a resource in order."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
-        return [HubObject({}, kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or "")))]
+        return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
     if type_name == MEMBER_TYPE and not bodies:
         bodies = [_build_empty_member(attributes)]
@@ -82,7 +82,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
 
 def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     """Return the hub objects to send, with write-only arguments."""
-    planned, body = request.planned or {}, request.write_only.get("yaml_body_wo")
+    planned, body = request.planned_attributes, request.write_only.get("yaml_body_wo")
     return build_hub_objects(request.key.type, planned if body is None else {**planned, "yaml_body": body})
 
 
@@ -102,7 +102,8 @@ def build_released_member(member: HubObject) -> HubObject:
 def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
     """Return the name of the run of an approval request."""
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
-    return str(read_object(attributes).run) if read_object is not None else ""
+    assert read_object is not None, "approvals have one"
+    return str(read_object(attributes).run)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:
@@ -129,15 +130,12 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 def _add_placement_defaults(spec: Body) -> None:
     _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
-    strategy = spec.setdefault("strategy", {})
-    if isinstance(strategy, dict):
-        strategy.setdefault("type", "RollingUpdate")
+    _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
     policy = spec.get("policy")
-    if isinstance(policy, dict):
-        policy.setdefault("placementType", "PickAll")
-        _fill_missing_defaults(list_objects(policy, "tolerations"), {"operator": "Equal"})
-        defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        _fill_missing_defaults(list_objects(policy, "topologySpreadConstraints"), defaults)
+    _fill_missing_defaults(list_objects([policy]), {"placementType": "PickAll"})
+    _fill_missing_defaults(list_objects(policy, "tolerations"), {"operator": "Equal"})
+    spread_defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    _fill_missing_defaults(list_objects(policy, "topologySpreadConstraints"), spread_defaults)
 
 
 def _add_override_defaults(spec: Body) -> None:
@@ -166,7 +164,7 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
     """Return the observed part of a sent value: the same keys of mappings, other values whole."""
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
-    if isinstance(sent, list) and isinstance(observed, list) and len(sent) == len(observed):
+    if type(sent) is type(observed) is list and len(sent) == len(observed):
         return list(map(select_sent_fields, sent, observed))
     return observed
 
@@ -180,7 +178,7 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
             elif value not in ({}, [], None):
                 yield (*path, name)
         return
-    if isinstance(sent, list) and isinstance(observed, list) and len(sent) == len(observed):
+    if type(sent) is type(observed) is list and len(sent) == len(observed):
         for number, (sent_item, observed_item) in enumerate(zip(sent, observed, strict=True)):
             yield from find_differences(sent_item, observed_item, (*path, number))
         return
@@ -224,7 +222,7 @@ def build_observed_attributes(
         return {**attributes, **changes}
     if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[:1] == ("spec",) and path[1:]}
+    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
     changed_arguments = {
@@ -236,10 +234,9 @@ def build_observed_attributes(
 
 
 def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes together with those derived from them by the type."""
+    """Return the attributes of a manifest together with those derived from them by its type."""
     derive = RESOURCE_TYPES[type_name].derive
-    if derive is None:
-        return dict(attributes)
+    assert derive is not None, "manifests have one"
     return {**attributes, **derive(attributes)}
 
 

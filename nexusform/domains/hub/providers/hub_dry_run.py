@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.scalars import list_scalars
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
@@ -51,8 +50,7 @@ from nexusform.domains.hub.providers.object_access import (
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings
-from nexusform.values.typed_value import UNKNOWN
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text, has_unknown_part, list_mappings
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
@@ -110,7 +108,7 @@ class HubDryRun:
             request = requests[number]
             if request.skip_reason:
                 invalid.append((number, request))
-            elif _has_unknown_value(request.planned):
+            elif has_unknown_part(dict(request.planned_attributes)):
                 partly_known.append(number)
             else:
                 sent_objects[number] = build_sent_objects(request)
@@ -156,7 +154,7 @@ class HubDryRun:
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
         deletions = {
-            number: build_hub_objects(request.key.type, request.prior or {})
+            number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
             if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
         }
@@ -198,7 +196,7 @@ class HubDryRun:
                 f"{quote(request.address)}."
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
-        is_other_object = bool(body) and is_recreated(request.key.type, hub_object, body, request.private_note)
+        is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if manager or not body or not is_validated or is_deleting(body) or is_other_object:
             return
         try:
@@ -208,9 +206,7 @@ class HubDryRun:
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
         path = find_object_path(hub, hub_object)
-        if path in self._existing:
-            return self._existing[path]
-        return hub.get(path) if path else None
+        return self._existing[path] if path in self._existing else hub.get(path)
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""
@@ -376,8 +372,8 @@ class HubDryRun:
             return Problem((), HUB_REJECTION, detail)
         rejection = f"{hub_object.title}: the hub refuses it ({api_error.status})"
         if api_error.kind is ApiErrorKind.WEBHOOK:
-            advice = suggest_azure_command(hub_object)
-            return Problem((), HUB_REJECTION, f"{rejection}, {api_error.server_message}{advice and '.'}{advice}")
+            message = f"{api_error.server_message}{suggest_azure_command(hub_object)}"
+            return Problem((), HUB_REJECTION, f"{rejection}, {message}")
         causes = [cause.text for cause in api_error.causes if cause.message]
         message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
@@ -473,10 +469,6 @@ def _format_dry_run_summary(server: str, requested_count: int, findings: Sequenc
     )
 
 
-def _has_unknown_value(value: Any) -> bool:
-    return any(scalar is UNKNOWN for _, scalar in list_scalars(value))
-
-
 # --- placements outside of the plan ----------------------------------------------------------------
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
@@ -500,9 +492,9 @@ def find_affected_placements(
     if not any(changed_objects.values()):
         return
     planned_placements = {
-        get_identity(request.key.type, values)
+        get_identity(request.key.type, request.attributes)
         for request in requests
-        if request.key.type in PLACEMENT_TYPES and (values := request.planned or request.prior)
+        if request.key.type in PLACEMENT_TYPES
     }
     placements, obstacles = _list_rolling_placements(hub)
     if obstacles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -264,8 +265,7 @@ def find_manifest(
     existing: list[dict[str, Any]] = []
     missing: list[str] = []
     for hub_object in hub_objects:
-        path = find_object_path(hub, hub_object)
-        body = hub.get(path) if path else None
+        body = hub.get(find_object_path(hub, hub_object))
         if body is None:
             missing.append(hub_object.title)
         else:
@@ -344,8 +344,6 @@ class _HubObjectReader:
     def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:
         """Return an object, None if it does not exist."""
         path = find_object_path(self.hub, hub_object)
-        if not path:
-            return None
         if path not in self._bodies:
             self._bodies[path] = self.hub.get(path)
         return self._bodies[path]
@@ -391,10 +389,8 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
     """Return True if any object differs from the sent one in more than its API version."""
-    for hub_object, body in existing:
-        if any(path != ("apiVersion",) for path in find_differences(hub_object.body, body)):
-            return True
-    return False
+    differences = (find_differences(hub_object.body, body) for hub_object, body in existing)
+    return any(path != ("apiVersion",) for path in chain.from_iterable(differences))
 
 
 def _build_observed_placement(

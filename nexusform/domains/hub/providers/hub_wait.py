@@ -208,7 +208,7 @@ class HubWaiter(Struct, frozen=True):
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
-            is_present = body is not None and get_uid(body) == (uid or None)
+            is_present = get_uid(body) == uid != ""
             if is_present:
                 return False, f"{kind} {name} still exists"
             collection = KINDS[list_created_kinds(kind)[0]].collection

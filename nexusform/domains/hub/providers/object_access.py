@@ -101,8 +101,8 @@ def list_objects_if_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[
         return None
 
 
-def get_uid(body: Body) -> str:
-    """Return the uid of an object."""
+def get_uid(body: Body | None) -> str:
+    """Return the uid of an object, "" for none."""
     return get_text(body, "metadata", "uid")
 
 
@@ -148,4 +148,4 @@ def find_tool_manager(body: Body) -> str:
 
 def get_identity(type_name: str, attributes: Body) -> tuple[str, str, str]:
     """Return kind, namespace and name of a resource with one object."""
-    return KINDS_BY_TYPE[type_name], str(attributes.get("namespace") or ""), str(attributes.get("name"))
+    return KINDS_BY_TYPE[type_name], get_text(attributes, "namespace"), str(attributes.get("name"))

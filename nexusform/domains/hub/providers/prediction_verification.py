@@ -32,6 +32,14 @@ DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
 DIFFERENT_CONTENT: Final = "content"
 UNKNOWN_CAUSE: Final = "unknown"
+# Text of each kind of cause, filled with the changes.
+_CAUSE_FORMS: Final = {
+    CHANGED_FIGURES: "figures changed since the plan: {}",
+    DIFFERENT_CONTENT: "{}",
+    DIFFERENT_VERSION: f"the hub is of another version ({{}}; forecasts follow {KUBEFLEET})",
+    DIFFERENT_RULE: f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}",
+    UNKNOWN_CAUSE: "the plan knew no members of this hub, so the cause is unknown",
+}
 UNKNOWN_HEALTH: Final = "unknown, without the age of its heartbeat"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
 _MAX_RECORDED: Final = 12
@@ -56,23 +64,8 @@ class WrongClusterPrediction(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Display text."""
-        return f"{self.cluster} was predicted as {self.predicted}, but is {self.observed}: {self._cause}"
-
-    @property
-    def _cause(self) -> str:
-        match self.kind:
-            case "figures":
-                change_text = format_first_items(self.changes, _MAX_NAMES, separator="; ")
-                return f"figures changed since the plan: {change_text}"
-            case "content":
-                return self.changes[0]
-            case "version":
-                return f"the hub is of another version ({self.changes[0]}; forecasts follow {KUBEFLEET})"
-            case "rule":
-                return (
-                    f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}"
-                )
-        return "the plan knew no members of this hub, so the cause is unknown"
+        cause = _CAUSE_FORMS[self.kind].format(format_first_items(self.changes, _MAX_NAMES, separator="; "))
+        return f"{self.cluster} was predicted as {self.predicted}, but is {self.observed}: {cause}"
 
 
 class VerificationResult(Struct, frozen=True):

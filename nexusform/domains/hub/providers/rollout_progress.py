@@ -21,6 +21,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     read_placements,
 )
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.rolling_update import (
     BlockedRollout,
@@ -28,7 +29,7 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     compute_rollout_target,
     simulate_rollout,
 )
-from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
+from nexusform.domains.hub.providers.hub_bodies import read_imported_arguments
 from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
@@ -182,7 +183,7 @@ def find_blocked_rollout(
     latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None
-    type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
+    type_name = API_KINDS[str(placement.get("kind"))].type_name
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
     assert read_object is not None
     configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
@@ -265,11 +266,9 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     """Return True if a binding still has an older apply strategy. The hub distributes it after observing the
     placement, without other changes of the binding.
     """
-    configured = get_mapping(placement, "spec", "strategy").get("applyStrategy")
-    bound = binding_spec.get("applyStrategy")
-    if not isinstance(configured, Mapping) or not isinstance(bound, Mapping):
-        return False
-    return any(name in bound and bound[name] != value for name, value in configured.items())
+    configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
+    bound = get_mapping(binding_spec, "applyStrategy")
+    return any(bound.get(name, value) != value for name, value in configured.items())
 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
@@ -301,7 +300,7 @@ def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) 
     """Return True if the hub's latest snapshot is older than predicted."""
     predicted = [get_mapping(binding).get("resource_snapshot") for binding in planned.values()]
     numbers = [number for number in predicted if isinstance(number, int)]
-    return bool(numbers) and (latest is None or latest < max(numbers))
+    return max(numbers, default=-1) > (-1 if latest is None else latest)
 
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:

@@ -91,7 +91,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping, list_texts
+from nexusform.json_data.plain_data import get_mapping, get_text, list_texts
 
 Values = Mapping[str, Any]
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
@@ -114,15 +114,14 @@ class HubStepWriter(Struct, frozen=True):
 
     @property
     def _planned(self) -> Values:
-        return self.request.planned or {}
+        return self.request.planned_attributes
 
     @property
     def _waiter(self) -> HubWaiter:
         return HubWaiter(self.hub, self.cache, self.request, self.options.timeout, self.timing)
 
     def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
-        path = find_object_path(self.hub, hub_object)
-        return self.cache.get(path) if path else None
+        return self.cache.get(find_object_path(self.hub, hub_object))
 
     # --- deletion ------------------------------------------------------------------------------
 
@@ -130,7 +129,7 @@ class HubStepWriter(Struct, frozen=True):
         """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and ApiError."""
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
-        prior = self.request.prior or {}
+        prior = self.request.prior_attributes
         hub_objects = build_hub_objects(self._type_name, prior)
         if self.options.is_read_only:
             existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None]
@@ -172,7 +171,7 @@ class HubStepWriter(Struct, frozen=True):
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             existing = self.cache.get(path)
             is_removed = existing is None or get_uid(existing) != get_uid(body)
-            return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(existing or {})}"
+            return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
 
         subject = f"The deletion of {hub_object.title}"
         self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
@@ -225,7 +224,7 @@ class HubStepWriter(Struct, frozen=True):
         """Wait for the placement of a run or an eviction. Raises StepPending."""
         if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
             return
-        namespace = str(self._planned.get("namespace") or "")
+        namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         name = _get_placement(hub_object)
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
@@ -431,7 +430,7 @@ class HubStepWriter(Struct, frozen=True):
             return ChangeResult(planned)
         path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
         run_name = get_approval_run(self._type_name, planned)
-        run_path = _build_run_path(str(planned.get("namespace") or ""), run_name)
+        run_path = _build_run_path(get_text(planned, "namespace"), run_name)
         if self.options.is_read_only:
             body = self.hub.get(path)
             if body is None or not is_approved(body):

@@ -183,11 +183,9 @@ def _find_block(configuration: Configuration | None, type_name: str, object_id: 
 def _build_object_id(block: ResourceBlock) -> str:
     """Return the id from literal arguments; the name defaults to the label."""
     attributes = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
-    namespace, name = (
-        str(getattr(attributes.get(argument), "value", default))
-        for argument, default in (("namespace", ""), ("name", block.name))
-    )
-    return f"{namespace}/{name}" if namespace else name
+    defaults = {"namespace": "", "name": block.name}
+    parts = (str(getattr(attributes.get(argument), "value", default)) for argument, default in defaults.items())
+    return "/".join(filter(None, parts))
 
 
 def _list_user_objects(
@@ -251,7 +249,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     differing = [change for change in _list_changes(plan) if change.address in imports]
     if differing:  # a hub reports an empty selection before the first staged run
         for change in differing:
-            imports[change.address] = _add_predicted_attributes(imports[change.address], change.after or {})
+            imports[change.address] = _add_predicted_attributes(imports[change.address], get_mapping(change.after))
         plan = _plan_imported_objects(run, imports)
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
