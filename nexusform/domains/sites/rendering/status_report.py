@@ -33,6 +33,7 @@ _APPLY_TEXTS = {
     SiteStatus.FAILED: "failed",
     SiteStatus.SKIPPED: "skipped",
 }
+_PROGRESS_TEXTS = {True: "started", False: "not started"}
 
 
 def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
@@ -45,8 +46,8 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
     for site in plan.sites:
         lock = site.result.lock
         if lock is not None:
-            progress = "started" if lock.has_started else "not started"
-            rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
+            age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
+            rows.append(Row((site.name, lock.id, lock.host, lock.who, age, progress)))
     table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
     if rows:
         sections.append(Section("Locks", table=table))
@@ -148,6 +149,6 @@ def format_age(created: str, now: datetime) -> str:
 
 
 def _format_lock(result: SiteResult, lock: SiteLock, now: datetime) -> str:
-    progress = "started" if lock.has_started else "not started"
+    progress = _PROGRESS_TEXTS[lock.has_started]
     host = f"host {lock.host}" if lock.host else lock.who
     return f"  {result.site}: ID {lock.id}, {host}, age {format_age(lock.created, now)}, apply {progress}"

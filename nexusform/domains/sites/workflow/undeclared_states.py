@@ -81,7 +81,7 @@ def record_state_locations(opened: OpenedFleet, location: CommandContext, result
     current_states = {
         result.site: _KnownState(entries[result.site].backend, result.state_location)
         for result in results
-        if result.serial and result.state_location and result.site in entries
+        if result.serial and result.site in entries
     }
     if current_states and current_states.items() - known_states.items():
         path = Path(location.data_directory, _STATE_LIST)
@@ -132,9 +132,8 @@ def _read_undeclared_site(
         return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
-        return UndeclaredSite(
-            name, known_state.state_location, reason=summarize_problem(problems[0] if problems else None)
-        )
+        reason = summarize_problem(next(iter(problems), None))
+        return UndeclaredSite(name, known_state.state_location, reason=reason)
     state = stored.state
     if not state.instances:
         return None
@@ -147,10 +146,10 @@ def _open_known_state(
     """Open the backend of a known state: by a template, or as a local file."""
     for template in templates:
         if template.backend == known_state.backend:
-            settings = dict(template.settings)
-            for key, value in settings.items():
-                if isinstance(value, str):
-                    settings[key] = value.replace(ANY_SITE, name)
+            settings = {
+                key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
+                for key, value in template.settings.items()
+            }
             backend = _open_backend(replace(template, name=name, settings=settings), fleet)
             if backend is None:
                 continue
@@ -173,4 +172,4 @@ def count_placements(state: State) -> dict[str, int]:
         if resource_type is not None and instance.current is not None:
             for kind in list_placement_kinds(resource_type):
                 counts[kind] += collect_names(kind, resource_type, instance.current.attributes).total()
-    return {kind: count for kind, count in sorted(counts.items()) if count}
+    return dict(sorted((+counts).items()))

@@ -89,7 +89,7 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
     lines: list[WaveProgressLine] = []
     complete_lines, _, _ = data.rpartition(b"\n")  # an incomplete line does not count
-    for number, text in enumerate(complete_lines.split(b"\n") if complete_lines else (), start=1):
+    for number, text in enumerate(complete_lines.splitlines(), start=1):
         try:
             line = msgspec.json.decode(text, type=WaveProgressLine)
         except msgspec.MsgspecError:
