@@ -23,7 +23,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER, build_version_path
+from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, build_version_path
 from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
@@ -168,9 +168,8 @@ class HubClient:
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
 
     def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
-        """Return the newest heartbeat of members; None with Date headers."""
-        members = (body for body in objects if body.get("kind") == MEMBER.kind)
-        return None if self._sends_date else find_newest_heartbeat(members)
+        """Return the newest heartbeat of the members among objects; None with Date headers."""
+        return None if self._sends_date else find_newest_heartbeat(objects)
 
     def _measure_clock_skew(self, date: str | None) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""
@@ -510,13 +509,12 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
     listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
-    existing = [path for path in listed_paths if path.is_file()]
-    if listed_paths and not existing:
+    existing = list(filter(Path.is_file, listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]))
+    if existing:
+        return existing
+    if listed_paths:
         # The default kubeconfig may be for another cluster; kubectl ignores it too.
         raise HubProblem(f"No kubeconfig named by {_KUBECTL_VARIABLE} exists.")
-    default_path = Path(_DEFAULT_KUBECONFIG).expanduser()
-    if existing or default_path.is_file():
-        return existing or [default_path]
     if read_variable(_POD_VARIABLE):
         return []
     raise HubProblem(

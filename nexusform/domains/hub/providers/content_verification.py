@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
-from nexusform.domains.fleet.importers.fleet_records import RunRecord
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import (
@@ -199,14 +199,21 @@ def has_cluster_content(planned: AppliedResources) -> bool:
     return any(rendered.digest for rendered in planned.on_cluster.values())
 
 
+class _PickedOverrides(Struct, frozen=True):
+    """Part of a planned RunRecord; `picked` is recorded together with the others."""
+
+    resource_snapshot: int
+    overrides: tuple[FleetOverride, ...]
+    picked: dict[str, tuple[int, ...]]
+    done: tuple[str, ...] = ()
+
+
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
     """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
     by the planned overrides. `note` is the planned private note of the run.
     """
-    record = convert(note, RunRecord)
+    record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
-    if record.resource_snapshot is None or not record.overrides or not record.picked:
-        return AppliedResources((), on_cluster)
     objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
     labels = {get_name(member): get_labels(member) for member in members}
     if not objects:
@@ -373,8 +380,8 @@ def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
 
 
 def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
-    labels = [manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests]
-    return [int(label) for label in labels if label.isdecimal()]
+    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
+    return list(map(int, filter(str.isdecimal, labels)))
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:

@@ -220,9 +220,9 @@ def build_hub_record(
             FOREIGN_FIELDS: parts,
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
-    observed_members = (FOREIGN_FIELDS, OWNERS, DELETING)
-    other_members = {name: value for name, value in prior_record.items() if name not in observed_members}
-    return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record, **deletion_record}}
+    for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):
+        prior_record.pop(observed_member, None)
+    return {ON_HUB: {**prior_record, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
@@ -236,7 +236,7 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
-            is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
+            is_ours = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
             is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
             if is_foreign and _has_non_default_value(type_name, body, path):
                 fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
@@ -311,8 +311,8 @@ def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    entries = [entry for entry in list_managed_fields(body) if not entry.get("subresource")]
-    managers = list(dict.fromkeys(filter(None, [get_text(entry, "manager") for entry in entries])))
+    names = (get_text(entry, "manager") for entry in list_managed_fields(body) if not entry.get("subresource"))
+    managers = list(filter(None, dict.fromkeys(names)))
     by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"

@@ -33,6 +33,7 @@ APPROVAL_TYPES: Final = frozenset({"fleet_cluster_approval_request", "fleet_appr
 RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
 KINDS_BY_TYPE: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
 Body = dict[str, Any]
+ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 class HubObject(Struct, frozen=True):
@@ -49,7 +50,7 @@ class HubObject(Struct, frozen=True):
         return f"{self.body.get('kind')} {namespace}{metadata.get('name')}"
 
     @property
-    def identity(self) -> tuple[str, str, str, str]:
+    def identity(self) -> ObjectIdentity:
         """Identity of the object; the version does not count."""
         metadata = get_mapping(self.body, "metadata")
         group = get_text(self.body, "apiVersion").rpartition("/")[0]
@@ -78,6 +79,12 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
             add_kind_defaults(spec)
         hub_objects.append(HubObject(body, build_fleet_object_path(body)))
     return hub_objects
+
+
+def index_hub_objects(type_name: str, attributes: Mapping[str, Any] | None) -> dict[ObjectIdentity, HubObject]:
+    """Return the hub objects of a resource by identity; none without attributes."""
+    hub_objects = build_hub_objects(type_name, attributes) if attributes else []
+    return {hub_object.identity: hub_object for hub_object in hub_objects}
 
 
 def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
@@ -121,8 +128,7 @@ def build_fleet_object_path(body: Mapping[str, Any]) -> str:
 
 def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
-        for name, value in defaults.items():
-            part.setdefault(name, value)
+        part.update({**defaults, **part})
 
 
 _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
@@ -317,7 +323,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     if value is None or block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        if value.get(name) not in (None, attribute.default) and value.get(name) != "Disabled":
+        if value.get(name) not in (None, attribute.default, "Disabled"):
             return False
     inner = block.schema.blocks.items()
     return all(

@@ -27,6 +27,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     HubObject,
     build_hub_objects,
     build_sent_objects,
+    index_hub_objects,
 )
 from nexusform.domains.hub.providers.hub_errors import (
     HubOptions,
@@ -68,7 +69,6 @@ _DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
 _MAX_CONCURRENT: Final = 16
 _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
-ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 class HubDryRun:
@@ -187,7 +187,7 @@ class HubDryRun:
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
     ) -> Iterator[Problem]:
         """Yield the problems of one object to delete. One in deletion, or re-created by others, is not sent."""
-        body = self._read_body(hub, hub_object) or {}
+        body = self._read_body(hub, hub_object)
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
             detail = (
@@ -204,9 +204,10 @@ class HubDryRun:
         except ApiError as api_error:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
-    def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
+    def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
+        """Return the body of an object on the hub, {} without one."""
         path = find_object_path(hub, hub_object)
-        return self._existing[path] if path in self._existing else hub.get(path)
+        return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""
@@ -245,8 +246,8 @@ class HubDryRun:
     def _validate_change(
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
-        prior_objects = _index_objects(request, request.prior)
-        replaced_objects = _index_objects(request, request.replaced_attributes)
+        prior_objects = index_hub_objects(request.key.type, request.prior)
+        replaced_objects = index_hub_objects(request.key.type, request.replaced_attributes)
         if not hub_objects:
             detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
             yield number, Problem((), "unsupported-by-provider", detail)
@@ -271,15 +272,15 @@ class HubDryRun:
             yield self._build_unserved_kind_problem(hub_object)
             return
         body = self._read_body(hub, hub_object)
-        if request.key.type == MEMBER_TYPE and body is None:
+        if request.key.type == MEMBER_TYPE and not body:
             yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
             return
-        if body is not None and is_deleting(body) and request.key.type != MEMBER_TYPE:
+        if is_deleting(body) and request.key.type != MEMBER_TYPE:
             blockers = describe_deletion_blockers(body)
             detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
             yield Problem((), BEING_DELETED, detail)
             return
-        if body is not None and prior is None and request.key.type != MEMBER_TYPE:
+        if body and prior is None and request.key.type != MEMBER_TYPE:
             history = self._recreated.get(request.address, {}).get(hub_object.title)
             detail = history.detail if history else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
@@ -287,10 +288,10 @@ class HubDryRun:
             yield Problem((), OBJECT_EXISTS, detail)
             return
         yield from self._check_tool_manager(hub_object, body)
-        if body is not None and not request.write_only:  # names of fields may be secret
+        if not request.write_only:  # names of fields may be secret
             yield from self._warn_released_fields(hub_object, prior, body)
         sent_body = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
-        if body is not None and is_switching_to_external(hub_object.body, body):
+        if body and is_switching_to_external(hub_object.body, body):
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             # The merge was a dry run, so the rest is validated with the existing strategy.
             sent_body["spec"].pop("strategy", None)
@@ -311,8 +312,8 @@ class HubDryRun:
         detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         return Problem((), HUB_REJECTION, detail)
 
-    def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any] | None) -> Iterator[Problem]:
-        manager = find_tool_manager(body) if body is not None else ""
+    def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any]) -> Iterator[Problem]:
+        manager = find_tool_manager(body)
         if manager and not self._options.takes_ownership:
             detail = (
                 f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it only with "
@@ -357,7 +358,7 @@ class HubDryRun:
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
         if api_error.kind is ApiErrorKind.OTHER_MANAGER:
-            body = None if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
+            body = {} if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
             return _build_conflict_problem(api_error, hub_object, request, body)
         if api_error.kind is ApiErrorKind.PERMISSION:
             return Problem((), DRY_RUN_SKIPPED, api_error.reason, Severity.WARNING)
@@ -379,13 +380,6 @@ class HubDryRun:
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
 
 
-def _index_objects(request: ChangeRequest, attributes: Mapping[str, Any] | None) -> dict[ObjectIdentity, HubObject]:
-    """Return the hub objects of a resource with these attributes by identity; none without attributes."""
-    if not attributes:
-        return {}
-    return {hub_object.identity: hub_object for hub_object in build_hub_objects(request.key.type, attributes)}
-
-
 def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
     """Yield one warning for all invalid changes."""
     if invalid:
@@ -398,7 +392,7 @@ def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]])
 
 
 def _build_conflict_problem(
-    api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any] | None
+    api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any]
 ) -> Problem:
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
@@ -414,9 +408,9 @@ def _build_conflict_problem(
     return Problem((), FIELD_CONFLICT, detail)
 
 
-def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any] | None) -> str:
-    """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`."""
-    if body is None:
+def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any]) -> str:
+    """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`; "" without a body."""
+    if not body:
         return ""
     values: list[str] = []
     for cause in api_error.causes:
@@ -525,7 +519,7 @@ def find_affected_placements(
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
     """Return the objects with a changed body."""
-    prior_objects = _index_objects(request, request.prior)
+    prior_objects = index_hub_objects(request.key.type, request.prior)
     return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
 

@@ -49,8 +49,8 @@ from nexusform.domains.hub.providers.hub_wait import (
     list_created_kinds,
     list_objects_by_placement,
     list_remaining_objects,
+    read_created_objects,
     read_eviction_result,
-    read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
@@ -127,7 +127,7 @@ def _read_object(
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
-        is_granted = approval is not None and is_approved(approval)
+        is_granted = is_approved(get_mapping(approval))
         return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
@@ -143,10 +143,9 @@ def _read_object(
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
     placement = None
     if key.type in PLACEMENT_TYPES:
-        placement = reader.read_placement(*get_identity(key.type, recorded))
-        if placement is not None:
-            evictions = () if recorded.get("namespace") else reader.evictions
-            attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
+        placement = reader.read_created_objects(bodies[0], *get_identity(key.type, recorded))
+        evictions = () if recorded.get("namespace") else reader.evictions
+        attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
     pending = describe_pending_work(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
     if isinstance(pending, BlockedRollout):
         findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
@@ -246,8 +245,8 @@ def find_object(
         attributes |= read_imported_arguments(resource_type, body)
     if namespace:
         attributes["namespace"] = namespace
-    placement = read_placement_objects(hub, kind, namespace, name) if resource_type in PLACEMENT_TYPES else None
-    if placement is not None:
+    if resource_type in PLACEMENT_TYPES:
+        placement = read_created_objects(hub, body, kind, namespace, name)
         attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
         attributes["bindings"] = build_observed_bindings(placement)
     return ObjectKey(resource_type, object_id, 0), attributes
@@ -323,13 +322,10 @@ class _HubObjectReader:
         """All evictions of placements."""
         return self.hub.list_objects(_EVICTION_COLLECTION)
 
-    def read_placement(self, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
-        """Return a placement with its hub-created objects, None if it does not exist."""
+    def read_created_objects(self, body: Values, kind: str, namespace: str, name: str) -> ObservedPlacementObjects:
+        """Return a placement with its hub-created objects."""
         if kind not in self._namespaces:
-            return read_placement_objects(self.hub, kind, namespace, name)
-        body = self._bodies.get(KINDS[kind].build_path(name, namespace))
-        if body is None:
-            return None
+            return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, ())
         created = []

@@ -352,7 +352,7 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
 def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
     """Return a placement with its hub-created objects; None if it does not exist."""
     placement = hub.get(KINDS[kind].build_path(name, namespace))
-    return None if placement is None else _read_all_objects(hub, placement, kind, namespace, name)
+    return None if placement is None else read_created_objects(hub, placement, kind, namespace, name)
 
 
 def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
@@ -361,7 +361,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
     if _is_status_sufficient(placement, planned):
         bindings = list_created_objects(hub, list_created_kinds(kind)[0], *get_namespaced_name(placement))
         return ObservedPlacementObjects(placement, bindings, is_partial=True)
-    return _read_all_objects(hub, placement, kind, *get_namespaced_name(placement))
+    return read_created_objects(hub, placement, kind, *get_namespaced_name(placement))
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
@@ -373,7 +373,7 @@ def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     return all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
 
 
-def _read_all_objects(
+def read_created_objects(
     hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
 ) -> ObservedPlacementObjects:
     """Return a placement with its hub-created objects; before it is scheduled it has none."""

@@ -142,7 +142,7 @@ def is_applied_by(body: Body, manager: str) -> bool:
 
 def find_tool_manager(body: Body) -> str:
     """Return the Flux or Argo CD manager of an object, "" without one."""
-    manifest = build_manifest(dict(body))
+    manifest = build_manifest(body)
     return find_external_manager(manifest) if manifest is not None else ""
 
 

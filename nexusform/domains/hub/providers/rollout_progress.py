@@ -378,4 +378,4 @@ def _has_succeeded(status: Mapping[str, Any]) -> bool:
 
 
 def _is_condition_true(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
-    return any(condition.get("type") == kind and condition.get("status") == "True" for condition in conditions)
+    return (kind, "True") in ((condition.get("type"), condition.get("status")) for condition in conditions)

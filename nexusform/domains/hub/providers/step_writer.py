@@ -45,6 +45,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_released_member,
     build_sent_objects,
     get_approval_run,
+    index_hub_objects,
     is_different,
 )
 from nexusform.domains.hub.providers.hub_errors import (
@@ -131,13 +132,12 @@ class HubStepWriter(Struct, frozen=True):
             return  # created by the hub, and approvals stay granted
         prior = self.request.prior_attributes
         hub_objects = build_hub_objects(self._type_name, prior)
-        if self.options.is_read_only:
-            existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None]
-            self._raise_until_changed_externally(existing, "delete")
-            return
-        if self._type_name == MEMBER_TYPE:
-            if self._read_existing(hub_objects[0]) is not None:
+        if self._type_name == MEMBER_TYPE:  # it stays; its labels and taints are released
+            if not self.options.is_read_only and self._read_existing(hub_objects[0]) is not None:
                 self.hub.apply(hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager)
+            return
+        if self.options.is_read_only:
+            self._raise_until_changed_externally(list(filter(self._read_existing, hub_objects)), "delete")
             return
         for hub_object in reversed(hub_objects):
             self._delete_object(hub_object)
@@ -197,8 +197,7 @@ class HubStepWriter(Struct, frozen=True):
     def _write_resource(self) -> ChangeResult:
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
-            bodies = [(hub_object, self._read_existing(hub_object)) for hub_object in hub_objects]
-            different = [item for item, body in bodies if body is None or is_different(item.body, body)]
+            different = [item for item in hub_objects if is_different(item.body, self._read_existing(item))]
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(())
         self._wait_for_placement(hub_objects[0])
@@ -236,14 +235,13 @@ class HubStepWriter(Struct, frozen=True):
         """Write the objects of a step in order; return each with its resulting body."""
         prior = self.request.prior
         results: list[ExistingObject] = []
-        prior_objects = build_hub_objects(self._type_name, prior) if prior else []
-        prior_identities = {hub_object.identity for hub_object in prior_objects}
+        prior_objects = index_hub_objects(self._type_name, prior)
         new_namespaces: set[str] = set()  # new namespaces, without objects yet
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
                 body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
-                self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
+                self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
                 problem.is_partial = prior is None and bool(results)
@@ -261,17 +259,18 @@ class HubStepWriter(Struct, frozen=True):
                 raise ProviderProblem(describe_missing_member(hub_object))
             return
         reject_tool_managed_object(self.options, body, "apply")
+        if self._type_name == MEMBER_TYPE:
+            return
         is_other_object = is_managed and is_recreated(self._type_name, hub_object, body, self.request.private_note)
         if is_other_object and not self.options.takes_ownership:
             raise ProviderProblem(
                 f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan again, and the "
                 "plan says what can be done."
             )
-        if is_deleting(body) and self._type_name != MEMBER_TYPE:
+        if is_deleting(body):
             raise ProviderProblem(f"{hub_object.title} is being deleted on the hub; apply again once it is gone.")
-        if is_managed or self._is_written_by_earlier_run(hub_object, body) or self._type_name == MEMBER_TYPE:
-            return
-        raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
+        if not is_managed and not self._is_written_by_earlier_run(hub_object, body):
+            raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
 
     def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an earlier run of this step wrote an object. Applying an identity-only body owns
@@ -432,8 +431,7 @@ class HubStepWriter(Struct, frozen=True):
         run_name = get_approval_run(self._type_name, planned)
         run_path = _build_run_path(get_text(planned, "namespace"), run_name)
         if self.options.is_read_only:
-            body = self.hub.get(path)
-            if body is None or not is_approved(body):
+            if not is_approved(get_mapping(self.hub.get(path))):
                 raise ManualStepPending(f"read_only: another person must approve {name} on {self.hub.server}.")
             return ChangeResult(planned)
 

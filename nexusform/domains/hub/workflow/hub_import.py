@@ -174,8 +174,8 @@ def _list_blocks(configuration: Configuration | None) -> list[ResourceBlock]:
 def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
     """Return the existing block of an object of the hub, by its name; None without one."""
     for block in _list_blocks(configuration):
-        is_single = block.mode == "managed" and block.count is None and block.for_each is None
-        if is_single and block.type == type_name and _build_object_id(block) == object_id:
+        is_single = (block.mode, block.type, block.count, block.for_each) == ("managed", type_name, None, None)
+        if is_single and _build_object_id(block) == object_id:
             return block
     return None
 
@@ -278,8 +278,9 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
     request = build_base_request(run.project, run.stored)
     for block in run.project.configuration.root.resources.values():
         address = Address((), "managed", block.type, block.name)
-        is_candidate = block.type == MANIFEST_TYPE and block.count is None and block.for_each is None
-        if not is_candidate or address in run.stored.state.instances or block.provider.split(".")[0] != PROVIDER:
+        provider = block.provider.split(".")[0]
+        is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
+        if not is_candidate or address in run.stored.state.instances:
             continue
         target = ImportTarget(address, "", block.provider, block.header_span, block)
         found = find_imported_object(target, request, run.providers, [])

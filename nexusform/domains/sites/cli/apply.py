@@ -149,13 +149,14 @@ def _select_waves(
     waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
     names = [wave.name for wave in waves_with_sites]
     unfinished_names = [name for name in names if not progress.is_finished(name)]
+    finished_names = set(names).difference(unfinished_names)
     # A wave without changes blocks no other wave.
     pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]
     started_wave = progress.find_unfinished_wave()
     if not unfinished_names or (progress.lines and not pending_names and not started_wave):
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
-    if arguments.wave in names and arguments.wave not in unfinished_names:
+    if arguments.wave in finished_names:
         remaining_names = pending_names or unfinished_names
         count = sum(len(plan.select_wave(name)) for name in remaining_names)
         detail = (
@@ -170,7 +171,7 @@ def _select_waves(
             f"-resume {arguments.planfile}` continues."
         )
         return (), [build_error("sites-apply-already-started", detail)]
-    if not started_wave and arguments.resume and len(unfinished_names) == len(names):
+    if arguments.resume and not started_wave and not finished_names:
         return (), [build_error("nothing-to-resume", "No apply of this plan was started.")]
     if not arguments.wave:
         return waves_with_sites, []

@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, join_texts, select_word_form
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.domains.sites.rendering.fleet_impact import (
     build_disruption_clauses,
     build_finding_sections,
@@ -18,7 +25,7 @@ from nexusform.domains.sites.rendering.fleet_impact import (
 )
 from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic, select_results
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -43,20 +50,17 @@ class SitesWithEqualChanges(Struct, frozen=True):
 
 def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
     """Group changed sites by rows, largest group first."""
-    by_rows: dict[tuple[str, ...], list[str]] = {}
-    for result in results:
-        if result.status in (SiteStatus.PLANNED, SiteStatus.APPLIED):
-            by_rows.setdefault(result.rows, []).append(result.site)
-    groups = [SitesWithEqualChanges(rows, tuple(sites)) for rows, sites in by_rows.items()]
+    changed = select_results(results, SiteStatus.PLANNED, SiteStatus.APPLIED)
+    by_rows = group_by(changed, lambda result: result.rows)
+    groups = [SitesWithEqualChanges(rows, tuple(each.site for each in group)) for rows, group in by_rows.items()]
     return sorted(groups, key=lambda group: -len(group.sites))
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     """Group rejected or failed sites by reason, most frequent first."""
-    by_reason: dict[str, list[PlannedSite]] = {}
-    for site in sites:
-        reason = _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
-        by_reason.setdefault(reason, []).append(site)
+    by_reason = group_by(
+        sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
+    )
     reasons = [
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
         for reason, same_reason in by_reason.items()

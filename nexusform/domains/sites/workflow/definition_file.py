@@ -18,7 +18,7 @@ from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.loader import check_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, build_missing_argument_error
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.domains.sites.types.fleet_plan import (
     ANY_SITE,
     FILE_NAME,
@@ -202,8 +202,8 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
     parts, content_problems = decode_body(body, _FILE_SCHEMA)
     problems = reading.problems
     problems += content_problems
-    strategies = [block for block in parts.blocks if block.type == "strategy"]
-    defaults = [block for block in parts.blocks if block.type == "defaults"]
+    blocks = group_by(parts.blocks, lambda block: block.type)
+    strategies, defaults = blocks.get("strategy", []), blocks.get("defaults", [])
     for duplicate in (*strategies[1:], *defaults[1:]):
         detail = f"Only one `{duplicate.type}` block is allowed."
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))
@@ -260,11 +260,10 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
     def replace_name(match: re.Match[str]) -> str:
         return "SITE" if match[1] or match[2] in sites else match[0]
 
-    groups: dict[tuple[str, Span | None, str], list[Diagnostic]] = {}
-    for problem in problems:
-        neutral_detail = _QUOTED_NAME.sub(replace_name, problem.detail)
-        groups.setdefault((problem.id, problem.subject, neutral_detail), []).append(problem)
-    for first, *further_problems in groups.values():
+    def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
+        return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
+
+    for first, *further_problems in group_by(problems, get_key).values():
         count = format_count(len(further_problems), "other site")
         detail = f"{first.detail} The same holds for {count} of this block."
         yield replace(first, detail=detail) if further_problems else first

@@ -108,10 +108,9 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         return
     pattern = normalize_state_location("local", backend.describe())
-    name = f"(?P<site>{SITE_NAME.pattern})"
-    parts = [re.escape(part) for part in pattern.split(ANY_SITE)]
-    path_pattern = re.compile(name.join(parts[:2]) + "".join(f"(?P=site){part}" for part in parts[2:]))
-    glob_pattern = "*".join(glob.escape(part) for part in pattern.split(ANY_SITE))
+    head, _, tail = re.escape(pattern).partition(ANY_SITE)
+    path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
+    glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
         match = path_pattern.fullmatch(path)
         if match is not None and not path.endswith(_OTHER_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
