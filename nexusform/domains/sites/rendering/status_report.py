@@ -136,8 +136,7 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
 
 def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:
     """List the known hosts of locks, sorted."""
-    locks = [result.lock for result in results if result.lock is not None]
-    return sorted({lock.host for lock in locks} - {""})
+    return sorted({result.lock.host for result in results if result.lock is not None} - {""})
 
 
 def format_age(created: str, now: datetime) -> str:

@@ -136,7 +136,7 @@ class FleetTaskWorker:
             SiteTaskKind.RELEASE: self._release_site,
             SiteTaskKind.UNLOCK: unlock_site,
             SiteTaskKind.STATUS: _read_site_status,
-            SiteTaskKind.ASK: _answer_question,
+            SiteTaskKind.ASK: _run_question,
         }
         return runners[task.kind](task, site)
 
@@ -206,7 +206,7 @@ class FleetTaskWorker:
 # --- plan and questions ------------------------------------------------------------------------
 
 
-def _answer_question(task: Task, site: SiteEntry) -> SiteResult:
+def _run_question(task: Task, site: SiteEntry) -> SiteResult:
     """Run the part of a question; questions import modules without use for plans."""
     from nexusform.domains.sites.workflow.site_questions import run_question_part
 
