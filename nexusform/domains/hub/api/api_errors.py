@@ -127,15 +127,20 @@ def _read_cause(item: Mapping[str, Any]) -> ApiErrorCause:
 
 
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
-    if status == 409:
-        return ApiErrorKind.OTHER_MANAGER if any(cause.manager for cause in causes) else ApiErrorKind.CONFLICT
-    if status in (400, 422) or _TYPED_PATCH_ERROR.search(message) is not None:
-        return ApiErrorKind.WEBHOOK if _POLICY_DENIAL.search(message) else ApiErrorKind.SCHEMA
-    if status == 403:
-        has_permission_error = _PERMISSION_ERROR.search(message) or "forbidden: User" in message
-        return ApiErrorKind.PERMISSION if has_permission_error else ApiErrorKind.WEBHOOK
-    if status == 404:
-        return ApiErrorKind.NOT_FOUND if isinstance(body, Mapping) else ApiErrorKind.UNKNOWN_KIND
+    is_denied = _POLICY_DENIAL.search(message) is not None
+    has_permission_error = _PERMISSION_ERROR.search(message) is not None or "forbidden: User" in message
+    # By status: a condition, the kind if it is met, and the other kind.
+    choices = {
+        400: (is_denied, ApiErrorKind.WEBHOOK, ApiErrorKind.SCHEMA),
+        403: (has_permission_error, ApiErrorKind.PERMISSION, ApiErrorKind.WEBHOOK),
+        404: (isinstance(body, Mapping), ApiErrorKind.NOT_FOUND, ApiErrorKind.UNKNOWN_KIND),
+        409: (any(cause.manager for cause in causes), ApiErrorKind.OTHER_MANAGER, ApiErrorKind.CONFLICT),
+    }
+    has_schema_error = status == 422 or _TYPED_PATCH_ERROR.search(message) is not None
+    choice = choices.get(400 if has_schema_error else status)
+    if choice is not None:
+        is_met, kind, other_kind = choice
+        return kind if is_met else other_kind
     if _WEBHOOK_TIMEOUT.search(message) is not None:
         return ApiErrorKind.WEBHOOK_TIMEOUT
     return _KINDS_BY_STATUS.get(status, ApiErrorKind.OTHER)

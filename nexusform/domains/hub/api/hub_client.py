@@ -200,7 +200,7 @@ class HubClient:
         self, path: str, body: Mapping[str, Any], manager: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
         """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
-        return self._send_patch(path, manager, body, APPLY, dry_run=dry_run, force="true" if force else "false")
+        return self._send_patch(path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower())
 
     def merge(self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Send a merge patch and return the result. Raises ApiError and HubProblem."""

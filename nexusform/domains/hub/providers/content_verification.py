@@ -17,7 +17,12 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.importers.hub_records import read_runs
-from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
+from nexusform.domains.fleet.planning.override_rendering import (
+    ClusterRenderer,
+    ObjectIdentity,
+    RenderedResources,
+    expand_envelopes,
+)
 from nexusform.domains.fleet.planning.placement_records import (
     AppliedResources,
     compute_body_hash,
@@ -50,6 +55,7 @@ EVICTION_PREDICTION: Final = "eviction"
 RUN_END_PREDICTION: Final = "run_end"
 RUN_ORDER_PREDICTION: Final = "run_order"
 _RUN_ENDS: Final = {True: "all stages complete", False: "it stops"}
+_EVICTION_RESULTS: Final = {True: "executed", False: "blocked"}
 _UPDATE_RESULTS: Final = {True: "updated", False: "not updated"}
 
 _MAX_NAMES: Final = 4
@@ -145,7 +151,7 @@ class ContentVerifier:
             if bodies is None:
                 self._differences[index] = None
                 return None
-            titles = {manifest.title for manifest in self._get_planned_resources().snapshots[-1].objects}
+            titles = _collect_titles(self._get_planned_resources().snapshots[-1].objects)
             applied, kept_titles = self._coordination.applied_objects, self._coordination.kept_titles
             self._differences[index] = find_wrong_objects(index, titles, bodies, applied, kept_titles)
         return self._differences[index]
@@ -194,6 +200,10 @@ def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
 # --- Works -----------------------------------------------------------------------------------------
 
 
+def _collect_titles(objects: Iterable[Manifest | ObjectIdentity]) -> set[str]:
+    return {item.title for item in objects}
+
+
 def has_cluster_content(planned: AppliedResources) -> bool:
     """Return whether overrides change the objects of any cluster."""
     return any(rendered.digest for rendered in planned.on_cluster.values())
@@ -236,10 +246,10 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
         if not objects or rendered.failure:
             continue
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
-        conflicting_titles = {item.title for item in rendered.conflicting_objects}
         common = expected.keys() & objects.keys()
         changed = {title for title in common if is_different(expected[title].body, objects[title].body)}
-        different = sorted(((expected.keys() ^ objects.keys()) | changed) - conflicting_titles)
+        all_different = (expected.keys() ^ objects.keys()) | changed
+        different = sorted(all_different - _collect_titles(rendered.conflicting_objects))
         if different:
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
 
@@ -311,8 +321,8 @@ def find_wrong_objects(
     objects = read_snapshot_objects(manifests, index)
     if not objects:
         return ""
-    titles = {manifest.title for manifest in objects}
-    if planned_titles and (differing_titles := (titles ^ planned_titles) - kept_titles):
+    differing_titles = (_collect_titles(objects) ^ planned_titles) - kept_titles
+    if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
@@ -391,9 +401,6 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
         return ()
     was_executed = predicted.get("executed") is True
     result = f"blocked ({reason})" if reason else "executed"
-    text = (
-        f"{name}: predicted to be {'executed' if was_executed else 'blocked'} ({predicted.get('message')}), but was "
-        f"{result}"
-    )
+    text = f"{name}: predicted to be {_EVICTION_RESULTS[was_executed]} ({predicted.get('message')}), but was {result}"
     is_correct, is_certain = was_executed == (not reason), predicted.get("certain") is True
     return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)

@@ -50,8 +50,6 @@ def remove_ignored_fields(
     omitting them would delete them.
     """
     body = copy.deepcopy(dict(sent_body))
-    if existing is None:
-        return body
     for argument in ignored_arguments:
         body_path = _find_body_path(argument, body)
         value = get_part(body, body_path)
@@ -76,11 +74,12 @@ def _find_body_path(argument: Path, body: Body) -> Path:
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if an object contains the sent fields and the manager owns exactly these, so another apply
-    changes nothing. False if list elements have owners.
+    changes nothing. False if list elements have owners: they count as the whole object.
     """
-    owned_paths = _collect_applied_paths(existing, manager)
+    applied_fields = list_applied_fields(existing, manager)
+    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, applied_fields)))
     if not owned_paths:
-        return owned_paths is not None and is_identity_only(sent_body)
+        return is_identity_only(sent_body)
     return all(get_part(sent_body, path) == get_part(existing, path) for path in owned_paths) and not any(
         owned_paths.isdisjoint(path[:end] for end in range(1, len(path) + 1)) for path in _list_sent_paths(sent_body)
     )
@@ -121,25 +120,14 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
         yield from _list_owned_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
-def _collect_applied_paths(existing: Body, manager: str) -> set[Path] | None:
-    """Return the paths applied by a manager; None if list elements have owners."""
-    applied_paths: set[Path] = set()
-    for fields in list_applied_fields(existing, manager):
-        for path in _list_managed_field_paths(fields):
-            if path is None:
-                return None
-            applied_paths.add(path)
-    return applied_paths
-
-
-def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path | None]:
-    """Yield the paths of fields with owners; None for a list element."""
+def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the paths of fields with owners; `()`, the whole object, for a list element."""
     names = sorted(fields.keys() - {"."})
     if parent and not names:
         yield parent
     for name in names:
         if not name.startswith("f:"):
-            yield None
+            yield ()
         else:
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
 
@@ -166,7 +154,7 @@ def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[
     return released
 
 
-def _find_other_owners(existing: Body, path: Path, manager: str) -> tuple[str, ...]:
+def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple[str, ...]:
     """Return the other owners of a field."""
     owners: dict[str, None] = {}
     for entry in list_managed_fields(existing):

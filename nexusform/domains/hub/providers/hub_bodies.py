@@ -19,7 +19,7 @@ from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies, convert_to_camel_case
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings, list_objects
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, list_mappings, list_objects
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 
@@ -46,8 +46,8 @@ class HubObject(Struct, frozen=True):
     def title(self) -> str:
         """Display name: `ConfigMap shop/settings`."""
         metadata = get_mapping(self.body, "metadata")
-        namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-        return f"{self.body.get('kind')} {namespace}{metadata.get('name')}"
+        name = "/".join(filter(None, (get_text(metadata, "namespace"), str(metadata.get("name")))))
+        return f"{self.body.get('kind')} {name}"
 
     @property
     def identity(self) -> ObjectIdentity:
@@ -294,7 +294,7 @@ def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dic
     for name, block in schema.blocks.items():
         value = values.get(name)
         if block.nesting is Nesting.LIST:
-            result[name] = [_fill_schema_defaults(block.schema, part) for part in value or ()]
+            result[name] = [_fill_schema_defaults(block.schema, part) for part in get_list(values, name)]
         else:
             result[name] = None if value is None else _fill_schema_defaults(block.schema, value)
     return result
@@ -314,7 +314,7 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
             values[name] = None
     for name, block in schema.blocks.items():
         inner = values.get(name)
-        for part in list_objects(inner if isinstance(inner, list) else [inner]):
+        for part in (*list_objects(inner), *list_objects([inner])):
             _remove_hub_defaults(block.schema, part)
 
 

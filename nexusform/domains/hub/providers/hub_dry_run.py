@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from shlex import quote
 from typing import Any, Final
@@ -197,7 +198,7 @@ class HubDryRun:
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
-        if manager or not body or not is_validated or is_deleting(body) or is_other_object:
+        if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
             return
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
@@ -503,7 +504,7 @@ def find_affected_placements(
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
         for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = (get_text(selected, key) for key in ("group", "kind", "namespace", "name"))
+            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
                 index.setdefault(("", "", name, ""), []).append(placement)

@@ -141,15 +141,16 @@ def _read_object(
     if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
-    placement = None
+    message = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
         placement = reader.read_created_objects(bodies[0], *get_identity(key.type, recorded))
         evictions = () if recorded.get("namespace") else reader.evictions
         attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
-    pending = describe_pending_work(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
-    if isinstance(pending, BlockedRollout):
-        findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
-    message = "" if isinstance(pending, BlockedRollout) else pending
+        pending = find_pending_rollout(placement)
+        if isinstance(pending, BlockedRollout):
+            findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
+        else:
+            message = pending
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
@@ -356,7 +357,7 @@ def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | B
 
 
 def describe_pending_work(type_name: str, body: Values) -> str:
-    """Return the pending work of a run or an eviction, "" if done."""
+    """Return the pending work of a run or an eviction, "" if done, and for other types."""
     if type_name in RUN_TYPES:
         progress = check_run_progress(body, ())
         return "" if progress.has_ended else progress.message
@@ -370,17 +371,23 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
     return request.is_being_deleted or bool(get_part(request.unfinished_change, ("deletes",)))
 
 
+# Text of a deletion in progress, and of another change; and its addition to the note.
+_UNFINISHED_ACTIONS: Final[Mapping[bool, tuple[str, Values]]] = {
+    True: ("to delete it", {"deletes": True}),
+    False: ("to write it", {}),
+}
+
+
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
     """Return the note about an object changed by an earlier apply: in progress, or done."""
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    is_deletion = is_deletion_in_progress(request)
-    action = "to delete it" if is_deletion else "to write it"
+    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
-    return {UNFINISHED_KEY: {**note, "deletes": True} if is_deletion else note}
+    return {UNFINISHED_KEY: {**note, **addition}}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:

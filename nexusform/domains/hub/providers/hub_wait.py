@@ -184,7 +184,7 @@ class HubWaiter(Struct, frozen=True):
             return self.hub.get(path) if change_count else sent
         if get_uid(cached) != get_uid(sent):
             return self.hub.get(path)
-        return cached if get_generation(cached) >= get_generation(sent) else sent
+        return max(cached, sent, key=get_generation)
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
@@ -366,11 +366,14 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     """Return True if the placement's status names a snapshot and the plan predicts one."""
-    if not has_been_scheduled(placement) or has_external_rollout(placement):
-        return False
-    if not planned or get_observed_index(placement) is None:
-        return False
-    return all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
+    requirements = (
+        planned,
+        has_been_scheduled(placement),
+        not has_external_rollout(placement),
+        get_observed_index(placement) is not None,
+        all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values()),
+    )
+    return all(requirements)
 
 
 def read_created_objects(

@@ -121,7 +121,7 @@ def describe_deletion_blockers(body: Body) -> str:
     return blockers
 
 
-def list_managed_fields(body: Body) -> list[Mapping[str, Any]]:
+def list_managed_fields(body: Body | None) -> list[Mapping[str, Any]]:
     """Return the entries of an object's `managedFields`: a manager with its fields and operation each."""
     return list_mappings(body, "metadata", "managedFields")
 

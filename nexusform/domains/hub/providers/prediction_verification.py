@@ -42,6 +42,7 @@ _CAUSE_FORMS: Final = {
 }
 UNKNOWN_HEALTH: Final = "unknown, without the age of its heartbeat"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
+_PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
@@ -188,7 +189,7 @@ class PredictionVerifier(Struct, frozen=True):
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION
-            states = (_format_pick(was_picked), _format_pick(is_picked))
+            states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"
             if cluster in self.open_clusters or not is_correct:
@@ -233,10 +234,6 @@ def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
         return True
     names = list_picked_clusters(planned) & prior.keys()
     return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in names)
-
-
-def _format_pick(is_picked: bool) -> str:
-    return "picked" if is_picked else "not picked"
 
 
 def _format_scores(scores: tuple[Any, ...]) -> str:

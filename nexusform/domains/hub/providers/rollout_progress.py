@@ -252,10 +252,10 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
         names = ", ".join(list_finalizers(binding))
         return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
     state = str(spec.get("state"))
-    if state == "Unscheduled":
-        return "", "" if predicted.get("state") == "Unscheduled" else f"{cluster} is to be left"
     if state != "Bound":
-        return "", "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
+        departure = {"Unscheduled": ("Unscheduled", f"{cluster} is to be left")}
+        expected_state, message = departure.get(state, ("Scheduled", f"{cluster} is {state}"))
+        return "", "" if predicted.get("state") == expected_state else message
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
     reason = explain_unready_cluster(binding)[1]

@@ -359,17 +359,16 @@ class HubStepWriter(Struct, frozen=True):
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
-        results = [verifier.verify_bindings(name, planned, item.bindings) for item in (decision, final)]
-        best = min(results, key=lambda item: len(item.wrong_predictions))
+        results = [(verifier.verify_bindings(name, planned, item.bindings), item) for item in (decision, final)]
+        best, best_progress = min(results, key=lambda result: len(result[0].wrong_predictions))
         if not best.wrong_predictions:
             return best
-        bindings = decision.bindings if best is results[0] else final.bindings
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
         if members is None:
             return best  # a tenant may not list members: the cause stays unknown
         current_figures = read_figures(members, self.hub.read_time(members))
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
-        return verifier.verify_bindings(name, planned, bindings)
+        return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
         """Wait until the clusters of an override's placement have it, or have lost it."""
