@@ -467,7 +467,8 @@ class _ObjectShape(_StatusShape):
 def _is_kubernetes_object(document: Any) -> bool:
     """Return whether a document is an object of Kubernetes, in as far as its parts have the right types."""
     try:
-        convert(document, _StatusShape if get_text(document, "kind") == "Status" else _ObjectShape)
+        shape = _StatusShape if get_text(document, "kind") == "Status" else _ObjectShape
+        convert(document, shape)
     except ValidationError:
         return False
     return True
@@ -477,7 +478,8 @@ def _build_api_error(answer: ApiResponse) -> ApiError:
     """Build the error of an answer without success; a web page is not printed."""
     body = _WEB_PAGE if answer.is_web_page else _parse_json_or_text(answer.content)
     retry_after = answer.headers.get("retry-after", "")
-    return ApiError(answer.status, body, float(retry_after) if _SECONDS.fullmatch(retry_after) else None)
+    seconds = float(retry_after) if _SECONDS.fullmatch(retry_after) else None
+    return ApiError(answer.status, body, seconds)
 
 
 def _parse_json_or_text(content: bytes) -> Any:

@@ -81,12 +81,12 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         table = Table(("Separation rule", "On what is"), tuple(rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
     if checks:  # verified predictions of applied plans
-        scores = [(check, compute_score(check.record)) for check in checks]
-        lines = [
-            f"{check.name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
-            f"{f'; not verified: {check.not_verified}' if check.not_verified else ''}"
-            for check, score in scores
-        ]
+        lines: list[str] = []
+        for check in checks:
+            score = compute_score(check.record)
+            accuracy = format_prediction_accuracy(score) if score is not None else "no open decisions yet"
+            not_verified = f"; not verified: {check.not_verified}" if check.not_verified else ""
+            lines.append(f"{check.name}: {accuracy}{not_verified}")
         yield Section("Predictions of applied plans", tuple(lines))
 
 

@@ -17,12 +17,7 @@ from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.importers.hub_records import read_runs
-from nexusform.domains.fleet.planning.override_rendering import (
-    ClusterRenderer,
-    ObjectIdentity,
-    RenderedResources,
-    expand_envelopes,
-)
+from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import (
     AppliedResources,
     compute_body_hash,
@@ -98,7 +93,8 @@ class ContentVerifier:
         if difference is None:
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
-        return verification.add_wrong_content(_list_clusters_at(final, index) if difference else (), index, difference)
+        wrong_clusters = _list_clusters_at(final, index) if difference else ()
+        return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
         """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
@@ -200,7 +196,7 @@ def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
 # --- Works -----------------------------------------------------------------------------------------
 
 
-def _collect_titles(objects: Iterable[Manifest | ObjectIdentity]) -> set[str]:
+def _collect_titles(objects: Iterable[Any]) -> set[str]:
     return {item.title for item in objects}
 
 

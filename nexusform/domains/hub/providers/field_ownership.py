@@ -68,7 +68,8 @@ def _find_body_path(argument: Path, body: Body) -> Path:
     body_path: Path = ("spec",)
     for step in argument:
         key = convert_to_camel_case(str(step))
-        body_path = (*body_path, key if get_part(body, (*body_path, key)) is not None else f"{key}s")
+        is_plural = get_part(body, (*body_path, key)) is None
+        body_path = (*body_path, f"{key}s" if is_plural else key)
     return body_path
 
 
@@ -200,7 +201,8 @@ def build_hub_record(
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     body = identified[0][1]
     prior_record = dict(get_mapping(prior_note, ON_HUB))
-    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
+    is_placement = type_name in PLACEMENT_TYPES
+    foreign_paths = find_foreign_fields(body, manager) if is_placement else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
         parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))

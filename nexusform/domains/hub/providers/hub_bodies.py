@@ -90,7 +90,8 @@ def index_hub_objects(type_name: str, attributes: Mapping[str, Any] | None) -> d
 def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     """Return the hub objects to send, with write-only arguments."""
     planned, body = request.planned_attributes, request.write_only.get("yaml_body_wo")
-    return build_hub_objects(request.key.type, planned if body is None else {**planned, "yaml_body": body})
+    attributes = planned if body is None else {**planned, "yaml_body": body}
+    return build_hub_objects(request.key.type, attributes)
 
 
 def _build_empty_member(attributes: Mapping[str, Any]) -> Body:

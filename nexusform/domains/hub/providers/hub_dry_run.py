@@ -208,7 +208,8 @@ class HubDryRun:
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
         """Return the body of an object on the hub, {} without one."""
         path = find_object_path(hub, hub_object)
-        return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
+        body = self._existing[path] if path in self._existing else hub.get(path)
+        return get_mapping(body)
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""

@@ -93,7 +93,8 @@ class FleetHubProvider:
             namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
             uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
             tag = _TAG.search(read_hub_version(hub))
-            return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
+            version = tag[1] if tag is not None else ""
+            return {"uids": uids, "url": hub.server, "version": version}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
         """Compare a recorded identity with the observed one by kube-system, otherwise by another namespace."""

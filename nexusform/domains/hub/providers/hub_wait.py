@@ -140,7 +140,8 @@ class HubWaiter(Struct, frozen=True):
             # A blocked rollout counts as done, since it does not continue.
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
-            blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
+            is_started = progress.is_decided and not progress.is_done
+            blocked = find_blocked_rollout(placement_objects) if is_started else None
             final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
             if not decision.is_decided:
                 decision = final

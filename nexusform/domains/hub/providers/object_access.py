@@ -37,7 +37,8 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     if not plural:
         return ""
     metadata = get_mapping(hub_object.body, "metadata")
-    namespace_part = f"/namespaces/{metadata.get('namespace') or 'default'}" if is_namespaced else ""
+    namespace = metadata.get("namespace") or "default"
+    namespace_part = f"/namespaces/{namespace}" if is_namespaced else ""
     return f"{build_version_path(version)}{namespace_part}/{plural}/{metadata.get('name')}"
 
 

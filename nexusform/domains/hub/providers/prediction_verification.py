@@ -42,6 +42,7 @@ _CAUSE_FORMS: Final = {
 }
 UNKNOWN_HEALTH: Final = "unknown, without the age of its heartbeat"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
+_PICK_SUBJECTS: Final = {True: CLUSTER_PREDICTION, False: REJECTION_PREDICTION}
 _PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
@@ -188,7 +189,7 @@ class PredictionVerifier(Struct, frozen=True):
             is_certain = not changes and UNKNOWN_HEALTH not in healths
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
-            about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION
+            about = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"

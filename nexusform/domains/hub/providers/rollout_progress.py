@@ -250,7 +250,8 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
         names = ", ".join(list_finalizers(binding))
-        return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
+        holders = f" (held by {names})" if names else ""
+        return "", f"{cluster} still goes{holders}"
     state = str(spec.get("state"))
     if state != "Bound":
         departure = {"Unscheduled": ("Unscheduled", f"{cluster} is to be left")}
@@ -340,13 +341,15 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     state = get_text(run, "spec", "state") or "Initialize"
     if state == "Stop":
         is_stopped = find_condition(run, "Progressing").get("status") == "False"
-        return StagedRunProgress(is_stopped, message="it is to stop" if is_stopped else f"it is to stop; {stage}")
+        message = "it is to stop" if is_stopped else f"it is to stop; {stage}"
+        return StagedRunProgress(is_stopped, message)
     if state != "Run":
         is_initialized = state == "Initialize" and bool(initialized)
         return StagedRunProgress(is_initialized, message=f"it is to {state.lower()}")
     approval = next((get_name(request) for request in requests if not is_approved(request)), "")
     if approval:
-        return StagedRunProgress(has_ended=False, approval=approval, message=f"{stage}; {approval} waits for approval")
+        message = f"{stage}; {approval} waits for approval"
+        return StagedRunProgress(has_ended=False, approval=approval, message=message)
     return StagedRunProgress(has_ended=False, message=stage)
 
 

@@ -208,10 +208,11 @@ class HubStepWriter(Struct, frozen=True):
             former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
         existing = self._write_objects(hub_objects)
         # Delete the objects removed from a manifest.
-        if self.request.prior is not None and self._type_name == MANIFEST_TYPE:
+        if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
-            for hub_object in reversed(build_hub_objects(self._type_name, self.request.prior)):
-                if hub_object.identity not in current_identities:
+            prior_objects = index_hub_objects(self._type_name, self.request.prior)
+            for identity, hub_object in reversed(prior_objects.items()):
+                if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
             result = self._wait_for_result(existing)
