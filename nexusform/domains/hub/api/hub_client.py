@@ -100,6 +100,9 @@ class ClientClock(Struct, frozen=True):
     read_time: Callable[[], float] = time.monotonic
 
 
+_SYSTEM_CLOCK: Final = ClientClock()
+
+
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
     """Return the location from the environment, else the settings; a sandboxed run uses the environment only.
     Raises HubProblem.
@@ -119,9 +122,9 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
 class HubClient:
     """Client of one API server; safe for use by several threads."""
 
-    def __init__(self, location: HubLocation, timing: ClientClock | None = None) -> None:
+    def __init__(self, location: HubLocation, timing: ClientClock = _SYSTEM_CLOCK) -> None:
         self._location = location
-        self._timing = timing or ClientClock()
+        self._timing = timing
         account, self._client = _open_account(location)
         self.server = account.server
         self.unverified_server = account.explain_unverified_server()
@@ -171,10 +174,10 @@ class HubClient:
         """Return the newest heartbeat of the members among objects; None with Date headers."""
         return None if self._sends_date else find_newest_heartbeat(objects)
 
-    def _measure_clock_skew(self, date: str | None) -> None:
+    def _measure_clock_skew(self, date: str) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""
         try:
-            hub_time = parsedate_to_datetime(date or "")
+            hub_time = parsedate_to_datetime(date)
         except ValueError:
             return
         self._sends_date = True
@@ -392,7 +395,7 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
         log_event("debug", "hub answered", method=request.method, path=path, status=answer.status)
         self._has_answered = True
-        self._measure_clock_skew(answer.headers.get("date"))
+        self._measure_clock_skew(answer.headers.get("date", ""))
         if not answer.is_success:
             raise _build_api_error(answer)
         if answer.is_web_page:
