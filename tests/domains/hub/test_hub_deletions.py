@@ -137,3 +137,35 @@ def test_placement_deleted_during_rollout_is_not_awaited(
     hub.answer = answer_and_delete  # type: ignore[method-assign]
     code, said = run_command("apply", "-auto-approve")
     assert (code, "is being deleted on the hub, held by somebody/waits" in said) == (1, True), said
+
+
+_MEMBER = """
+resource "fleet_member_cluster" "lon1" {
+  provider = fleet
+  name     = "lon1"
+  labels   = { env = "prod", tier = "a" }
+}
+"""
+
+
+def test_read_only_provider_waits_for_others_and_keeps_members(hub: Front, run_command: CommandRunner) -> None:
+    write_configuration()
+    path = Path("main.nf.hcl")
+    path.write_text(path.read_text() + _MEMBER)
+    assert run_command("apply", "-auto-approve")[0] == 0
+    path.write_text(path.read_text().replace('{ timeout = "30m" }', "{\n  read_only = true\n}"))
+    hub.log.clear()
+    said = run_command("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[1]
+    assert "another person must delete ClusterResourcePlacement web" in said
+    code, said = run_command("destroy", "-auto-approve", "-target=fleet_member_cluster.lon1")
+    assert (code, "another person" in said) == (0, False), said
+    assert list_writes(hub) == []
+    path.write_text(path.read_text().replace('a: "1"', 'a: "2"').replace(_MEMBER, ""))
+    said = run_command("apply", "-auto-approve")[1]
+    assert "another person must write ConfigMap web/settings" in said
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is not None
+    hub.put({**settings, "data": {"a": "2"}}, "other")
+    hub.act()
+    code, said = run_command("apply", "-auto-approve")
+    assert (code, list_writes(hub)) == (0, []), said

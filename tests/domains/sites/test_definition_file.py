@@ -152,3 +152,19 @@ def test_error_in_block_of_many_sites_is_reported_once(
     assert list_ids_and_lines(problems) == expected
     others = "1 other site" if "share" in problems[0].id else "2 other sites"
     assert problems[0].detail.endswith(f" The same holds for {others} of this block.")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sensitive"),
+    [
+        ('sensitive({ token = "x", racks = 2 })', ("racks", "token")),
+        ('{ token = { key = sensitive("x") }, racks = 2 }', ("token",)),
+    ],
+)
+def test_sensitive_inputs_stay_sensitive(
+    inputs: str, sensitive: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    definition, problems = read_fleet_definition(f'site "a" {{\n source = "./s"\n inputs = {inputs}\n}}\n')
+    assert definition is not None, problems
+    assert definition.sites[0].sensitive == sensitive

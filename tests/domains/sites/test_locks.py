@@ -177,3 +177,42 @@ def test_lost_engine_leaves_no_locks_of_unstarted_sites(
     assert code == 0, err
     assert [report.is_finding for report in reports] == [True, False]  # Red and green.
     assert command("plan", "-detailed-exitcode")[0] == 0
+
+
+class UnreachableEngine(LocalTaskEngine):
+    """Engine lost before its first task."""
+
+    def run_tasks_until_stopped(self, *_: object, **_options: object) -> list[Task]:
+        raise TaskEngineError("The scheduler is gone.")
+
+
+class InterruptedEngine(LocalTaskEngine):
+    """Engine stopped before its first task."""
+
+    def run_tasks_until_stopped(self, tasks: Sequence[Task], *_: object, **_options: object) -> list[Task]:
+        return list(tasks)
+
+
+def test_interrupted_plan_cannot_be_applied(fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet()
+    from nexusform.domains.sites.cli import site_flags
+
+    monkeypatch.setattr(site_flags, "make_engine", lambda *_: InterruptedEngine(1))
+    code, out, err = command("plan", "-out=f.nfsites")
+    assert (code, "3 not planned" in out, "Not all sites were planned." in err) == (1, True, True)
+    code, _, err = command("apply", "f.nfsites")
+    assert (code, "Planning failed" in err) == (1, True)
+
+
+@pytest.mark.parametrize("words", [("status",), ("replay", "-from=."), ("unlock", "-host=a"), ("plan",)])
+def test_lost_engine_ends_command_without_internal_error(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    fleet()
+    from nexusform.domains.sites.cli import site_flags
+
+    monkeypatch.setattr(site_flags, "make_engine", lambda *_: UnreachableEngine(1))
+    code, out, err = command(*words)
+    assert (code, out) == (1, "")
+    assert "The scheduler is gone." in err
+    assert "Internal error" not in err

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nexusform.diagnostics.diagnostic import Position, Span
 from nexusform.domains.sites.rendering.fleet_page import render_fleet_plan_page
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
+from nexusform.domains.sites.types.fleet_plan import FleetDefinition, FleetPlan, PlannedSite, SiteEntry, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.workflow.fleet_planning import check_site_order
 from nexusform.rendering.text.report_text import render_report_text
 
 Golden = Callable[[str, str], None]
@@ -32,6 +34,16 @@ def test_order_of_dependent_sites_is_a_tree(golden: Golden) -> None:
     plan = FleetPlan(sites, (Wave("canary"), Wave("rest")), "", "")
     golden("waiting_tree.txt", render_report_text(build_fleet_summary(plan)))
     assert "hub1" in render_fleet_plan_page(plan)
+
+
+def test_cycle_of_sites_is_an_error() -> None:
+    span = Span("nexusform.sites.hcl", Position(1, 1, 0), Position(1, 1, 0))
+    entries = tuple(SiteEntry(name, "./site", "all", span, span, {}) for name in ("a", "b", "c", "d", "e"))
+    definition = FleetDefinition(entries, (Wave("all"),), "")
+    dependencies = {"a": ("b", "e"), "b": ("c",), "c": ("d",), "d": ("b",), "e": ()}
+    (problem,) = check_site_order(definition, dependencies)
+    assert problem.id == "cycle"
+    assert '"b" -> "c" -> "d" -> "b"' in problem.detail
 
 
 def test_blocked_wave_is_named_with_its_predecessors(golden: Golden) -> None:

@@ -107,6 +107,40 @@ def test_secrets_stay_on_the_worker(fleet: Fleet, tmp_path: Path, monkeypatch: p
     assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet)).decode()
 
 
+def test_inputs_reach_root_module_unchanged_and_sensitive(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = """
+    variable "texts" {
+      type = any
+    }
+
+    variable "token" {
+      type = string
+    }
+
+    check "texts" {
+      assert {
+        condition     = var.texts.list[0].text == "$${x} %%{y}" && var.texts.number == 2
+        error_message = "It is ${jsonencode(var.texts)}."
+      }
+    }
+
+    output "token" {
+      value = var.token
+    }
+    """
+    run_site_task.root = tmp_path  # type: ignore[attr-defined]
+    ids: list[list[str]] = []
+    for token in ('"t"', 'sensitive("t")'):
+        inputs = '{ texts = { number = 2, list = [{ text = "$${x} %%{y}" }] }, token = ' + token + " }"
+        monkeypatch.chdir(tmp_path)
+        fleet(definition=f'site "a" {{\n  source = "./site"\n  inputs = {inputs}\n}}\n', site=site)
+        result = run_site_task(FleetTaskWorker(), SiteTaskKind.PLAN, "a")
+        ids.append([each.id for each in result.diagnostics])
+    assert ids == [[], ["output-refers-to-sensitive-values"]]
+
+
 def test_prepared_site_stays_locked_until_release(worker: FleetTaskWorker) -> None:
     planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     lock = Path(run_site_task.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]

@@ -81,10 +81,11 @@ class WaveFixture:
         self.sites, self.waves = sites, (one, Wave("two"))
         self.said: list[str] = []
         self.approval = True
+        self.is_stopping: Callable[[], bool] = lambda: False
 
     def go(self) -> WaveStop | None:
         plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
-        watching = ApplyObserver(self.said.append, lambda _: None, lambda *_: self.approval, lambda: False)
+        watching = ApplyObserver(self.said.append, lambda _: None, lambda *_: self.approval, self.is_stopping)
         progress = read_wave_progress(str(self.path / "f"), "d")
         self.applying = FleetApply(plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching)
         return apply_waves(self.applying, self.waves)
@@ -194,6 +195,29 @@ def test_soak_is_not_repeated_after_resume(tmp_path: Path) -> None:
     fixture.engine.answers = {}
     assert fixture.go() is None
     assert fixture.clock.read_time() - began == timedelta(hours=1)
+
+
+def test_interrupted_soak_is_resumable(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one", soak=3600))
+    began = fixture.clock.time
+    fixture.is_stopping = lambda: fixture.clock.time > began
+    stop = fixture.go()
+    assert stop is not None
+    assert (stop.reason, stop.is_resumable) == ('The run was interrupted while the wave "two" waited.', True)
+    assert fixture.applied() == ["a", "b", "c", "d"]
+    fixture.is_stopping = lambda: False
+    assert fixture.go() is None
+    assert fixture.applied() == ["a", "b", "c", "d", "e"]
+
+
+def test_interrupted_preparation_changes_nothing_and_releases_locks(tmp_path: Path) -> None:
+    fixture = WaveFixture(tmp_path, Wave("one"))
+    fixture.is_stopping = lambda: len(fixture.engine.asked) == 2
+    stop = fixture.go()
+    assert stop is not None
+    assert stop.reason.endswith("The run was interrupted. No changes were made in this wave.")
+    assert fixture.engine.asked[2:] == [(SiteTaskKind.RELEASE, "a"), (SiteTaskKind.RELEASE, "b")]
+    assert set(fixture.statuses().values()) == {"skipped"}
 
 
 def test_approval_is_kept(tmp_path: Path) -> None:

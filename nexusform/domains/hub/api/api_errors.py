@@ -19,6 +19,13 @@ _WEBHOOK_TIMEOUT: Final = re.compile(
 _POLICY_DENIAL: Final = re.compile(r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL)
 _MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
 _TYPED_PATCH_ERROR: Final = re.compile(r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL)
+# Form of the server's message for each pattern, filled with its groups.
+_MESSAGE_FORMS: Final = {
+    _WEBHOOK_DENIAL: 'webhook "{}": {}',
+    _WEBHOOK_TIMEOUT: 'its webhook "{}" does not answer ({})',
+    _POLICY_DENIAL: 'policy "{}": {}',
+    _TYPED_PATCH_ERROR: "{}",
+}
 _PERMISSION_ERROR: Final = re.compile(r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?')
 _UNCHECKED_RULES: Final = "<nil>: Invalid value: null: some validation rules were not checked"
 
@@ -89,18 +96,10 @@ class ApiError(Exception):
     @property
     def server_message(self) -> str:
         """Message of the server, without unchecked rules."""
-        webhook = _WEBHOOK_DENIAL.search(self.message)
-        if webhook is not None:
-            return f'webhook "{webhook[1]}": {webhook[2].strip()}'
-        timeout = _WEBHOOK_TIMEOUT.search(self.message)
-        if timeout is not None:
-            return f'its webhook "{timeout[1]}" does not answer ({timeout[2].strip()})'
-        policy = _POLICY_DENIAL.search(self.message)
-        if policy is not None:
-            return f'policy "{policy[1]}": {policy[2].strip()}'
-        typed_error = _TYPED_PATCH_ERROR.search(self.message)
-        if typed_error is not None:
-            return typed_error[1].strip()
+        for pattern, form in _MESSAGE_FORMS.items():
+            match = pattern.search(self.message)
+            if match is not None:
+                return form.format(*map(str.strip, match.groups()))
         return self.message.strip()
 
     @property
@@ -128,15 +127,20 @@ def _read_cause(item: Mapping[str, Any]) -> ApiErrorCause:
 
 
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
-    if status == 409:
-        return ApiErrorKind.OTHER_MANAGER if any(cause.manager for cause in causes) else ApiErrorKind.CONFLICT
-    if status in (400, 422) or _TYPED_PATCH_ERROR.search(message) is not None:
-        return ApiErrorKind.WEBHOOK if _POLICY_DENIAL.search(message) else ApiErrorKind.SCHEMA
-    if status == 403:
-        has_permission_error = _PERMISSION_ERROR.search(message) or "forbidden: User" in message
-        return ApiErrorKind.PERMISSION if has_permission_error else ApiErrorKind.WEBHOOK
-    if status == 404:
-        return ApiErrorKind.NOT_FOUND if isinstance(body, Mapping) else ApiErrorKind.UNKNOWN_KIND
+    is_denied = _POLICY_DENIAL.search(message) is not None
+    has_permission_error = _PERMISSION_ERROR.search(message) is not None or "forbidden: User" in message
+    # By status: a condition, the kind if it is met, and the other kind.
+    choices = {
+        400: (is_denied, ApiErrorKind.WEBHOOK, ApiErrorKind.SCHEMA),
+        403: (has_permission_error, ApiErrorKind.PERMISSION, ApiErrorKind.WEBHOOK),
+        404: (isinstance(body, Mapping), ApiErrorKind.NOT_FOUND, ApiErrorKind.UNKNOWN_KIND),
+        409: (any(cause.manager for cause in causes), ApiErrorKind.OTHER_MANAGER, ApiErrorKind.CONFLICT),
+    }
+    has_schema_error = status == 422 or _TYPED_PATCH_ERROR.search(message) is not None
+    choice = choices.get(400 if has_schema_error else status)
+    if choice is not None:
+        is_met, kind, other_kind = choice
+        return kind if is_met else other_kind
     if _WEBHOOK_TIMEOUT.search(message) is not None:
         return ApiErrorKind.WEBHOOK_TIMEOUT
     return _KINDS_BY_STATUS.get(status, ApiErrorKind.OTHER)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,14 +16,14 @@ from pathlib import Path
 from threading import Lock, Semaphore, local
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER, build_version_path
+from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, build_version_path
 from nexusform.files.access_record import read_variable
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
@@ -61,7 +62,11 @@ MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
 _DRY_RUN_QUERIES: Final[Mapping[bool, Mapping[str, str]]] = {True: {"dryRun": "All"}, False: {}}
 _WEB_PAGE: Final = "a web page, such as the sign-in page of a proxy"
-_METADATA_TEXTS: Final = ("name", "namespace", "uid", "resourceVersion", "continue", "deletionTimestamp")
+_PLURAL: Final = re.compile(r"[^/]+")  # without subresources
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+_TEMPORARY_KINDS: Final = frozenset({ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT})
+# Version conflicts are temporary for requests that declare desired state.
+_RETRYABLE_KINDS: Final = {"PATCH": _TEMPORARY_KINDS | {ApiErrorKind.CONFLICT}}
 _MAX_TEXT: Final = 2000  # bytes of an error that is no JSON
 
 
@@ -95,6 +100,9 @@ class ClientClock(Struct, frozen=True):
     read_time: Callable[[], float] = time.monotonic
 
 
+_SYSTEM_CLOCK: Final = ClientClock()
+
+
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
     """Return the location from the environment, else the settings; a sandboxed run uses the environment only.
     Raises HubProblem.
@@ -114,9 +122,9 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
 class HubClient:
     """Client of one API server; safe for use by several threads."""
 
-    def __init__(self, location: HubLocation, timing: ClientClock | None = None) -> None:
+    def __init__(self, location: HubLocation, timing: ClientClock = _SYSTEM_CLOCK) -> None:
         self._location = location
-        self._timing = timing or ClientClock()
+        self._timing = timing
         account, self._client = _open_account(location)
         self.server = account.server
         self.unverified_server = account.explain_unverified_server()
@@ -163,14 +171,13 @@ class HubClient:
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
 
     def _find_newest_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
-        """Return the newest heartbeat of members; None with Date headers."""
-        members = (body for body in objects if body.get("kind") == MEMBER.kind)
-        return None if self._sends_date else find_newest_heartbeat(members)
+        """Return the newest heartbeat of the members among objects; None with Date headers."""
+        return None if self._sends_date else find_newest_heartbeat(objects)
 
-    def _measure_clock_skew(self, date: str | None) -> None:
+    def _measure_clock_skew(self, date: str) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""
         try:
-            hub_time = parsedate_to_datetime(date or "")
+            hub_time = parsedate_to_datetime(date)
         except ValueError:
             return
         self._sends_date = True
@@ -182,19 +189,21 @@ class HubClient:
     # --- requests ------------------------------------------------------------------------------
 
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
-        """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
+        """Return an object, None if it does not exist or has no path. Raises ApiError and HubProblem."""
+        if not path:
+            return None
         try:
             return self._require_named_object(path, self._request("GET", path, query)[1])
         except ApiError as api_error:
-            if api_error.status == 404 and api_error.kind is ApiErrorKind.NOT_FOUND:
-                return None
-            raise
+            if api_error.kind is not ApiErrorKind.NOT_FOUND:
+                raise
+            return None
 
     def apply(
         self, path: str, body: Mapping[str, Any], manager: str, *, force: bool = False, dry_run: bool = False
     ) -> dict[str, Any]:
         """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
-        return self._send_patch(path, manager, body, APPLY, dry_run=dry_run, force="true" if force else "false")
+        return self._send_patch(path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower())
 
     def merge(self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Send a merge patch and return the result. Raises ApiError and HubProblem."""
@@ -212,18 +221,12 @@ class HubClient:
             raise HubProblem(f"{self.server} answers {path} with an object without a name.")
         return response
 
-    def delete(self, path: str, uid: str = "", *, dry_run: bool = False) -> None:
+    def delete(self, path: str, uid: str, *, dry_run: bool = False) -> None:
         """Delete the object with this uid; a missing one is no error. Raises ApiError."""
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         if dry_run:  # with a body, an API server ignores the query
             options["dryRun"] = ["All"]
-        try:
-            self._request("DELETE", path, _DRY_RUN_QUERIES[dry_run], options)
-        except ApiError as api_error:
-            if api_error.status != 404:
-                raise
+        self._request_if_found("DELETE", path, _DRY_RUN_QUERIES[dry_run], options)
 
     def list_objects(self, path: str, **query: str) -> list[dict[str, Any]]:
         """Return all objects of a collection at one version. Raises ApiError and HubProblem."""
@@ -236,13 +239,13 @@ class HubClient:
         if version:
             version_query = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
             return self._list_pages(path, query, version_query)
-        for number in range(_LIST_ATTEMPTS):
+        for _ in range(_LIST_ATTEMPTS - 1):
             try:
                 return self._list_pages(path, query, {})
             except ApiError as api_error:
-                if api_error.kind is not ApiErrorKind.EXPIRED or number == _LIST_ATTEMPTS - 1:
+                if api_error.kind is not ApiErrorKind.EXPIRED:
                     raise
-        raise AssertionError
+        return self._list_pages(path, query, {})
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
         """Return all pages; `first_query` is added to the first request, since later pages continue its version."""
@@ -297,14 +300,8 @@ class HubClient:
 
     def list_group_versions(self) -> list[str]:
         """Return the preferred version of each API group. Raises ApiError and HubProblem."""
-        try:
-            response = self._request("GET", "/apis", {})[1]
-        except ApiError as api_error:
-            if api_error.status != 404:
-                raise
-            return []
-        versions = [get_text(group, "preferredVersion", "groupVersion") for group in list_mappings(response, "groups")]
-        return [version for version in versions if version]
+        groups = list_mappings(self._request_if_found("GET", "/apis", {}), "groups")
+        return list(filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups)))
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
@@ -313,22 +310,30 @@ class HubClient:
         with self._discovery_lock:  # concurrent steps request the same kinds
             if version not in self._kinds:
                 path = build_version_path(version)
-                try:
-                    response = self._request("GET", path, {})[1]
-                except ApiError as api_error:
-                    if api_error.status != 404:
-                        raise
+                response = self._request_if_found("GET", path, {})
+                if response is None:
                     return {}  # it may be served later
                 if not isinstance(response.get("resources"), list):
                     raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
                 self._kinds[version] = {
                     str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
                     for resource in list_mappings(response, "resources")
-                    if "kind" in resource and "/" not in str(resource.get("name") or "/")
+                    if "kind" in resource and _PLURAL.fullmatch(get_text(resource, "name"))
                 }
             return self._kinds[version]
 
     # --- one request ---------------------------------------------------------------------------
+
+    def _request_if_found(
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Send a request and return the object of its answer, None for status 404. Raises ApiError and HubProblem."""
+        try:
+            return self._request(method, path, query, body)[1]
+        except ApiError as api_error:
+            if api_error.status != 404:
+                raise
+            return None
 
     def _request(
         self,
@@ -356,7 +361,8 @@ class HubClient:
                 if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
                     deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
-                if not _is_retryable(method, api_error) or self._timing.read_time() + wait > deadline:
+                is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)
+                if not is_retryable or self._timing.read_time() + wait > deadline:
                     raise
                 self._timing.sleep(wait if api_error.retry_after is None else min(api_error.retry_after, 30.0))
             except HubProblem as problem:
@@ -389,7 +395,7 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
         log_event("debug", "hub answered", method=request.method, path=path, status=answer.status)
         self._has_answered = True
-        self._measure_clock_skew(answer.headers.get("date"))
+        self._measure_clock_skew(answer.headers.get("date", ""))
         if not answer.is_success:
             raise _build_api_error(answer)
         if answer.is_web_page:
@@ -433,40 +439,50 @@ class HubConnection(Struct):
             self._client.close()
 
 
-def _is_retryable(method: str, api_error: ApiError) -> bool:
-    """Return True if a retry may succeed. Version conflicts are temporary for requests that declare desired state."""
-    if api_error.kind in (ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT):
-        return True
-    return api_error.kind is ApiErrorKind.CONFLICT and method == "PATCH"
+class _Metadata(Struct, rename="camel"):
+    """Types of the metadata of an object of Kubernetes, as far as they are used."""
+
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    continue_token: str | None = field(default=None, name="continue")
+    deletion_timestamp: str | None = None
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+    owner_references: list[dict[str, Any]] | None = None
+    managed_fields: list[dict[str, Any]] | None = None
+
+
+class _StatusShape(Struct):
+    """Types of the parts of a Status."""
+
+    metadata: _Metadata | None = None
+
+
+class _ObjectShape(_StatusShape):
+    """Types of the parts of another object."""
+
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
 
 
 def _is_kubernetes_object(document: Any) -> bool:
-    """Return whether a document is an object of Kubernetes, in as far as its metadata has the right types."""
-    if not isinstance(document, dict):
+    """Return whether a document is an object of Kubernetes, in as far as its parts have the right types."""
+    try:
+        shape = _StatusShape if get_text(document, "kind") == "Status" else _ObjectShape
+        convert(document, shape)
+    except ValidationError:
         return False
-    metadata = document.get("metadata", {})
-    if metadata is None:
-        return True
-    if not isinstance(metadata, dict):
-        return False
-    texts = [metadata.get(name) for name in _METADATA_TEXTS]
-    mappings = [metadata.get(name) or {} for name in ("labels", "annotations")]
-    if document.get("kind") != "Status":
-        mappings += [document.get(name) or {} for name in ("spec", "status")]
-    for name in ("ownerReferences", "managedFields"):
-        items = metadata.get(name) or []
-        if not isinstance(items, list):
-            return False
-        mappings += items
-    return all(isinstance(text, str | None) for text in texts) and all(isinstance(part, dict) for part in mappings)
+    return True
 
 
 def _build_api_error(answer: ApiResponse) -> ApiError:
     """Build the error of an answer without success; a web page is not printed."""
     body = _WEB_PAGE if answer.is_web_page else _parse_json_or_text(answer.content)
     retry_after = answer.headers.get("retry-after", "")
-    has_seconds = retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 10
-    return ApiError(answer.status, body, float(retry_after) if has_seconds else None)
+    seconds = float(retry_after) if _SECONDS.fullmatch(retry_after) else None
+    return ApiError(answer.status, body, seconds)
 
 
 def _parse_json_or_text(content: bytes) -> Any:
@@ -498,13 +514,12 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
     listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
-    existing = [path for path in listed_paths if path.is_file()]
-    if listed_paths and not existing:
+    existing = list(filter(Path.is_file, listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]))
+    if existing:
+        return existing
+    if listed_paths:
         # The default kubeconfig may be for another cluster; kubectl ignores it too.
         raise HubProblem(f"No kubeconfig named by {_KUBECTL_VARIABLE} exists.")
-    default_path = Path(_DEFAULT_KUBECONFIG).expanduser()
-    if existing or default_path.is_file():
-        return existing or [default_path]
     if read_variable(_POD_VARIABLE):
         return []
     raise HubProblem(

@@ -30,7 +30,7 @@ _SETTINGS_ADVICE: Final = (
     f'data "fleet_hub" does not use the settings of provider "fleet": write kubeconfig and context in both, or set '
     f"{KUBECONFIG} and {CONTEXT}."
 )
-_SECRET_FIELDS: Final = ("data", "stringData")
+_HIDDEN_FIELDS: Final = {"Secret": ("data", "stringData")}  # by kind
 ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
@@ -209,8 +209,8 @@ def _group_by_collection(
         if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
             continue
         version = "/".join(filter(None, (selector["group"], selector["version"])))
-        plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", False))
-        if plural and is_namespaced == bool(selector["namespace"]):
+        plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
+        if is_namespaced == bool(selector["namespace"]):
             grouped.setdefault(_build_collection_path(version, plural, selector["namespace"]), []).append(selector)
     return grouped
 
@@ -244,7 +244,8 @@ def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) ->
 
 def _remove_secrets(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body without the values of a Secret: plans record what they read."""
-    return {name: value for name, value in body.items() if body["kind"] != "Secret" or name not in _SECRET_FIELDS}
+    hidden_fields = _HIDDEN_FIELDS.get(body["kind"], ())
+    return {name: value for name, value in body.items() if name not in hidden_fields}
 
 
 def _build_key(body: Mapping[str, Any]) -> ObjectKey:

@@ -20,6 +20,8 @@ from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.runs.run import RunCallbacks
 from nexusform.workflow.runs.state_locking import LockOptions
 
+_RULE_RESULTS: Final = {True: "holds", False: "broken"}
+
 
 def reconcile_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
     """Compare the placements of state with the hub, and write the observed ones to state."""
@@ -33,7 +35,7 @@ def reconcile_with_hub(location: CommandContext, locking: LockOptions, notices: 
 def _build_report(result: HubReconciliation) -> Report:
     difference_count = sum(len(check.differences) for check in result.checks)
     missing = [check for check in result.checks if check.observed is None]
-    has_findings = bool(difference_count or missing or result.broken_rules or result.pending)
+    has_findings = any((difference_count, missing, result.broken_rules, result.pending))
     clusters = sum(len(check.recorded) for check in result.checks)
     scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
     verdict = f"{scope}: each equals the state"
@@ -74,18 +76,17 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         yield Section("Not through", table=table, is_finding=True)
     if result.rules:
         rows = [
-            Row((str(r.address), "holds" if r.satisfied == "always" else "broken"), r.satisfied != "always")
-            for r in result.rules
+            Row((str(r.address), _RULE_RESULTS[r.satisfied == "always"]), r.satisfied != "always") for r in result.rules
         ]
         table = Table(("Separation rule", "On what is"), tuple(rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
     if checks:  # verified predictions of applied plans
-        scores = [(check, compute_score(check.record)) for check in checks]
-        lines = [
-            f"{check.name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
-            f"{f'; not verified: {check.not_verified}' if check.not_verified else ''}"
-            for check, score in scores
-        ]
+        lines: list[str] = []
+        for check in checks:
+            score = compute_score(check.record)
+            accuracy = format_prediction_accuracy(score) if score is not None else "no open decisions yet"
+            not_verified = f"; not verified: {check.not_verified}" if check.not_verified else ""
+            lines.append(f"{check.name}: {accuracy}{not_verified}")
         yield Section("Predictions of applied plans", tuple(lines))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
-from nexusform.domains.fleet.importers.fleet_records import RunRecord
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import (
@@ -50,6 +50,7 @@ EVICTION_PREDICTION: Final = "eviction"
 RUN_END_PREDICTION: Final = "run_end"
 RUN_ORDER_PREDICTION: Final = "run_order"
 _RUN_ENDS: Final = {True: "all stages complete", False: "it stops"}
+_EVICTION_RESULTS: Final = {True: "executed", False: "blocked"}
 _UPDATE_RESULTS: Final = {True: "updated", False: "not updated"}
 
 _MAX_NAMES: Final = 4
@@ -64,7 +65,7 @@ class ContentVerifier:
 
     def __init__(self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination) -> None:
         self._hub, self._step, self._coordination = hub, step, coordination
-        self._planned = step.planned or {}
+        self._planned = step.planned_attributes
         self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
 
     # --- placements ----------------------------------------------------------------------------
@@ -82,7 +83,7 @@ class ContentVerifier:
         objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
-        is_complete = final.is_done and not final.message and not self._is_run_managed
+        is_complete = not final.message and not self._is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
             verification = self._verify_works(verification, resources, index)
         index = self._find_index_to_verify(final)
@@ -92,7 +93,8 @@ class ContentVerifier:
         if difference is None:
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
-        return verification.add_wrong_content(_list_clusters_at(final, index) if difference else (), index, difference)
+        wrong_clusters = _list_clusters_at(final, index) if difference else ()
+        return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
         """Report several snapshots of the changes of a plan, and return the paths of the snapshot numbers of clusters
@@ -145,7 +147,7 @@ class ContentVerifier:
             if bodies is None:
                 self._differences[index] = None
                 return None
-            titles = {manifest.title for manifest in self._get_planned_resources().snapshots[-1].objects}
+            titles = _collect_titles(self._get_planned_resources().snapshots[-1].objects)
             applied, kept_titles = self._coordination.applied_objects, self._coordination.kept_titles
             self._differences[index] = find_wrong_objects(index, titles, bodies, applied, kept_titles)
         return self._differences[index]
@@ -194,19 +196,30 @@ def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
 # --- Works -----------------------------------------------------------------------------------------
 
 
+def _collect_titles(objects: Iterable[Any]) -> set[str]:
+    return {item.title for item in objects}
+
+
 def has_cluster_content(planned: AppliedResources) -> bool:
     """Return whether overrides change the objects of any cluster."""
     return any(rendered.digest for rendered in planned.on_cluster.values())
+
+
+class _PickedOverrides(Struct, frozen=True):
+    """Part of a planned RunRecord; `picked` is recorded together with the others."""
+
+    resource_snapshot: int
+    overrides: tuple[FleetOverride, ...]
+    picked: dict[str, tuple[int, ...]]
+    done: tuple[str, ...] = ()
 
 
 def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> AppliedResources:
     """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
     by the planned overrides. `note` is the planned private note of the run.
     """
-    record = convert(note, RunRecord)
+    record = convert(note, _PickedOverrides)
     on_cluster: dict[str, RenderedResources] = {}
-    if record.resource_snapshot is None or not record.overrides or not record.picked:
-        return AppliedResources((), on_cluster)
     objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
     labels = {get_name(member): get_labels(member) for member in members}
     if not objects:
@@ -229,10 +242,10 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
         if not objects or rendered.failure:
             continue
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
-        conflicting_titles = {item.title for item in rendered.conflicting_objects}
         common = expected.keys() & objects.keys()
         changed = {title for title in common if is_different(expected[title].body, objects[title].body)}
-        different = sorted(((expected.keys() ^ objects.keys()) | changed) - conflicting_titles)
+        all_different = (expected.keys() ^ objects.keys()) | changed
+        different = sorted(all_different - _collect_titles(rendered.conflicting_objects))
         if different:
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
 
@@ -287,7 +300,7 @@ def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: 
         return ""
     if int(used_text) != planned_index:
         return f"it used resource snapshot {used_text}; planned: {planned_index}"
-    return find_wrong_objects(int(used_text), set(note.get("objects") or ()), snapshots, applied)
+    return find_wrong_objects(int(used_text), set(get_list(note, "objects")), snapshots, applied)
 
 
 def find_wrong_objects(
@@ -304,8 +317,8 @@ def find_wrong_objects(
     objects = read_snapshot_objects(manifests, index)
     if not objects:
         return ""
-    titles = {manifest.title for manifest in objects}
-    if planned_titles and (differing_titles := (titles ^ planned_titles) - kept_titles):
+    differing_titles = (_collect_titles(objects) ^ planned_titles) - kept_titles
+    if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
@@ -328,7 +341,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     for stage in list_mappings(run, "status", "stagesStatus"):
         clusters = list_mappings(stage, "clusters")
         times = {str(item.get("clusterName")): _read_update_start(item) for item in clusters}
-        stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
+        stages.append((str(stage.get("stageName")), sorted(times, key=times.__getitem__)))
     planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
     planned_clusters = get_list(note, "done")
     is_partial = not has_ended or not observed.succeeded
@@ -346,11 +359,11 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 
 
 def _read_update_start(cluster: Body) -> str:
-    """Return the start of a cluster's update; "" before it."""
+    """Return the start of a cluster's update; "~", sorted after every time, before it."""
     for condition in list_mappings(cluster, "conditions"):
         if condition.get("type") == "Started":
             return get_text(condition, "lastTransitionTime")
-    return ""
+    return "~"
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
@@ -373,8 +386,8 @@ def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
 
 
 def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
-    labels = [manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests]
-    return [int(label) for label in labels if label.isdecimal()]
+    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests)
+    return list(map(int, filter(str.isdecimal, labels)))
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
@@ -384,9 +397,6 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
         return ()
     was_executed = predicted.get("executed") is True
     result = f"blocked ({reason})" if reason else "executed"
-    text = (
-        f"{name}: predicted to be {'executed' if was_executed else 'blocked'} ({predicted.get('message')}), but was "
-        f"{result}"
-    )
+    text = f"{name}: predicted to be {_EVICTION_RESULTS[was_executed]} ({predicted.get('message')}), but was {result}"
     is_correct, is_certain = was_executed == (not reason), predicted.get("certain") is True
     return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
@@ -49,8 +50,6 @@ def remove_ignored_fields(
     omitting them would delete them.
     """
     body = copy.deepcopy(dict(sent_body))
-    if existing is None:
-        return body
     for argument in ignored_arguments:
         body_path = _find_body_path(argument, body)
         value = get_part(body, body_path)
@@ -69,24 +68,22 @@ def _find_body_path(argument: Path, body: Body) -> Path:
     body_path: Path = ("spec",)
     for step in argument:
         key = convert_to_camel_case(str(step))
-        body_path = (*body_path, key if get_part(body, (*body_path, key)) is not None else f"{key}s")
+        is_plural = get_part(body, (*body_path, key)) is None
+        body_path = (*body_path, f"{key}s" if is_plural else key)
     return body_path
 
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if an object contains the sent fields and the manager owns exactly these, so another apply
-    changes nothing. False if list elements have owners.
+    changes nothing. False if list elements have owners: they count as the whole object.
     """
-    owned_paths = _collect_applied_paths(existing, manager)
+    applied_fields = list_applied_fields(existing, manager)
+    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, applied_fields)))
     if not owned_paths:
-        return owned_paths is not None and is_identity_only(sent_body)
-    if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
-        return False
-    for path in _list_sent_paths(sent_body):
-        path_with_parents = {path[:end] for end in range(1, len(path) + 1)}
-        if owned_paths.isdisjoint(path_with_parents):
-            return False
-    return True
+        return is_identity_only(sent_body)
+    return all(get_part(sent_body, path) == get_part(existing, path) for path in owned_paths) and not any(
+        owned_paths.isdisjoint(path[:end] for end in range(1, len(path) + 1)) for path in _list_sent_paths(sent_body)
+    )
 
 
 def is_identity_only(sent_body: Body) -> bool:
@@ -96,10 +93,7 @@ def is_identity_only(sent_body: Body) -> bool:
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
-    paths: set[Path] = set()
-    for fields in list_applied_fields(existing, manager):
-        paths.update(_list_owned_paths(fields))
-    return paths
+    return set(chain.from_iterable(map(_list_owned_paths, list_applied_fields(existing, manager))))
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
@@ -127,32 +121,21 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
         yield from _list_owned_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
-def _collect_applied_paths(existing: Body, manager: str) -> set[Path] | None:
-    """Return the paths applied by a manager; None if list elements have owners."""
-    applied_paths: set[Path] = set()
-    for fields in list_applied_fields(existing, manager):
-        for path in _list_managed_field_paths(fields):
-            if path is None:
-                return None
-            applied_paths.add(path)
-    return applied_paths
-
-
-def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path | None]:
-    """Yield the paths of fields with owners; None for a list element."""
+def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the paths of fields with owners; `()`, the whole object, for a list element."""
     names = sorted(fields.keys() - {"."})
     if parent and not names:
         yield parent
     for name in names:
         if not name.startswith("f:"):
-            yield None
+            yield ()
         else:
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
     """Yield the paths in a body except its identity."""
-    if isinstance(sent, Mapping) and (sent or not parent):
+    if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
             path = (*parent, str(name))
             if path not in _IDENTITY_PATHS:
@@ -172,7 +155,7 @@ def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[
     return released
 
 
-def _find_other_owners(existing: Body, path: Path, manager: str) -> tuple[str, ...]:
+def _find_other_owners(existing: Body | None, path: Path, manager: str) -> tuple[str, ...]:
     """Return the other owners of a field."""
     owners: dict[str, None] = {}
     for entry in list_managed_fields(existing):
@@ -218,7 +201,8 @@ def build_hub_record(
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     body = identified[0][1]
     prior_record = dict(get_mapping(prior_note, ON_HUB))
-    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
+    is_placement = type_name in PLACEMENT_TYPES
+    foreign_paths = find_foreign_fields(body, manager) if is_placement else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
         parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))
@@ -226,9 +210,9 @@ def build_hub_record(
             FOREIGN_FIELDS: parts,
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
-    observed_members = (FOREIGN_FIELDS, OWNERS, DELETING)
-    other_members = {name: value for name, value in prior_record.items() if name not in observed_members}
-    return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record, **deletion_record}}
+    for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):
+        prior_record.pop(observed_member, None)
+    return {ON_HUB: {**prior_record, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
@@ -242,7 +226,7 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
-            is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
+            is_ours = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
             is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
             if is_foreign and _has_non_default_value(type_name, body, path):
                 fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
@@ -276,17 +260,16 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
 
 
-def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> dict[str, Any]:
+def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> Body:
     """Return the part of a spec at these paths."""
     parts: dict[str, Any] = {}
     for path in paths:
-        if path[:1] != ("spec",) or not path[1:]:
-            continue
-        holder = parts
-        for step in path[1:-1]:
-            holder = holder.setdefault(str(step), {})
-        holder[str(path[-1])] = get_part(body, path)
-    return parts
+        if path[1:]:
+            holder = parts
+            for step in path[:-1]:
+                holder = holder.setdefault(str(step), {})
+            holder[str(path[-1])] = get_part(body, path)
+    return get_mapping(parts, "spec")
 
 
 def _format_path(path: Path) -> str:
@@ -318,8 +301,8 @@ def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    entries = [entry for entry in list_managed_fields(body) if not entry.get("subresource")]
-    managers = list(dict.fromkeys(filter(None, [get_text(entry, "manager") for entry in entries])))
+    names = (get_text(entry, "manager") for entry in list_managed_fields(body) if not entry.get("subresource"))
+    managers = list(filter(None, dict.fromkeys(names)))
     by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"

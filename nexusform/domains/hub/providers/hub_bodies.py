@@ -19,7 +19,7 @@ from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies, convert_to_camel_case
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, list_mappings, list_objects
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, list_mappings, list_objects
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 
@@ -33,6 +33,7 @@ APPROVAL_TYPES: Final = frozenset({"fleet_cluster_approval_request", "fleet_appr
 RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
 KINDS_BY_TYPE: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
 Body = dict[str, Any]
+ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 class HubObject(Struct, frozen=True):
@@ -45,11 +46,11 @@ class HubObject(Struct, frozen=True):
     def title(self) -> str:
         """Display name: `ConfigMap shop/settings`."""
         metadata = get_mapping(self.body, "metadata")
-        namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-        return f"{self.body.get('kind')} {namespace}{metadata.get('name')}"
+        name = "/".join(filter(None, (get_text(metadata, "namespace"), str(metadata.get("name")))))
+        return f"{self.body.get('kind')} {name}"
 
     @property
-    def identity(self) -> tuple[str, str, str, str]:
+    def identity(self) -> ObjectIdentity:
         """Identity of the object; the version does not count."""
         metadata = get_mapping(self.body, "metadata")
         group = get_text(self.body, "apiVersion").rpartition("/")[0]
@@ -65,7 +66,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
     """Return the hub objects of a resource in order."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
-        return [HubObject({}, kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or "")))]
+        return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
     if type_name == MEMBER_TYPE and not bodies:
         bodies = [_build_empty_member(attributes)]
@@ -80,10 +81,17 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
     return hub_objects
 
 
+def index_hub_objects(type_name: str, attributes: Mapping[str, Any] | None) -> dict[ObjectIdentity, HubObject]:
+    """Return the hub objects of a resource by identity; none without attributes."""
+    hub_objects = build_hub_objects(type_name, attributes) if attributes else []
+    return {hub_object.identity: hub_object for hub_object in hub_objects}
+
+
 def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     """Return the hub objects to send, with write-only arguments."""
-    planned, body = request.planned or {}, request.write_only.get("yaml_body_wo")
-    return build_hub_objects(request.key.type, planned if body is None else {**planned, "yaml_body": body})
+    planned, body = request.planned_attributes, request.write_only.get("yaml_body_wo")
+    attributes = planned if body is None else {**planned, "yaml_body": body}
+    return build_hub_objects(request.key.type, attributes)
 
 
 def _build_empty_member(attributes: Mapping[str, Any]) -> Body:
@@ -102,7 +110,8 @@ def build_released_member(member: HubObject) -> HubObject:
 def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
     """Return the name of the run of an approval request."""
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
-    return str(read_object(attributes).run) if read_object is not None else ""
+    assert read_object is not None, "approvals have one"
+    return str(read_object(attributes).run)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:
@@ -120,8 +129,7 @@ def build_fleet_object_path(body: Mapping[str, Any]) -> str:
 
 def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
-        for name, value in defaults.items():
-            part.setdefault(name, value)
+        part.update({**defaults, **part})
 
 
 _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
@@ -129,15 +137,12 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 def _add_placement_defaults(spec: Body) -> None:
     _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
-    strategy = spec.setdefault("strategy", {})
-    if isinstance(strategy, dict):
-        strategy.setdefault("type", "RollingUpdate")
+    _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
     policy = spec.get("policy")
-    if isinstance(policy, dict):
-        policy.setdefault("placementType", "PickAll")
-        _fill_missing_defaults(list_objects(policy, "tolerations"), {"operator": "Equal"})
-        defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        _fill_missing_defaults(list_objects(policy, "topologySpreadConstraints"), defaults)
+    _fill_missing_defaults(list_objects([policy]), {"placementType": "PickAll"})
+    _fill_missing_defaults(list_objects(policy, "tolerations"), {"operator": "Equal"})
+    spread_defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    _fill_missing_defaults(list_objects(policy, "topologySpreadConstraints"), spread_defaults)
 
 
 def _add_override_defaults(spec: Body) -> None:
@@ -166,7 +171,7 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
     """Return the observed part of a sent value: the same keys of mappings, other values whole."""
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
-    if isinstance(sent, list) and isinstance(observed, list) and len(sent) == len(observed):
+    if type(sent) is type(observed) is list and len(sent) == len(observed):
         return list(map(select_sent_fields, sent, observed))
     return observed
 
@@ -180,7 +185,7 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
             elif value not in ({}, [], None):
                 yield (*path, name)
         return
-    if isinstance(sent, list) and isinstance(observed, list) and len(sent) == len(observed):
+    if type(sent) is type(observed) is list and len(sent) == len(observed):
         for number, (sent_item, observed_item) in enumerate(zip(sent, observed, strict=True)):
             yield from find_differences(sent_item, observed_item, (*path, number))
         return
@@ -224,7 +229,7 @@ def build_observed_attributes(
         return {**attributes, **changes}
     if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[:1] == ("spec",) and path[1:]}
+    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
     changed_arguments = {
@@ -236,10 +241,9 @@ def build_observed_attributes(
 
 
 def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes together with those derived from them by the type."""
+    """Return the attributes of a manifest together with those derived from them by its type."""
     derive = RESOURCE_TYPES[type_name].derive
-    if derive is None:
-        return dict(attributes)
+    assert derive is not None, "manifests have one"
     return {**attributes, **derive(attributes)}
 
 
@@ -291,7 +295,7 @@ def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dic
     for name, block in schema.blocks.items():
         value = values.get(name)
         if block.nesting is Nesting.LIST:
-            result[name] = [_fill_schema_defaults(block.schema, part) for part in value or ()]
+            result[name] = [_fill_schema_defaults(block.schema, part) for part in get_list(values, name)]
         else:
             result[name] = None if value is None else _fill_schema_defaults(block.schema, value)
     return result
@@ -311,7 +315,7 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
             values[name] = None
     for name, block in schema.blocks.items():
         inner = values.get(name)
-        for part in list_objects(inner if isinstance(inner, list) else [inner]):
+        for part in (*list_objects(inner), *list_objects([inner])):
             _remove_hub_defaults(block.schema, part)
 
 
@@ -320,7 +324,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     if value is None or block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        if value.get(name) not in (None, attribute.default) and value.get(name) != "Disabled":
+        if value.get(name) not in (None, attribute.default, "Disabled"):
             return False
     inner = block.schema.blocks.items()
     return all(

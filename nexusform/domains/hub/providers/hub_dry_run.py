@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.documents.scalars import list_scalars
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
@@ -28,6 +28,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     HubObject,
     build_hub_objects,
     build_sent_objects,
+    index_hub_objects,
 )
 from nexusform.domains.hub.providers.hub_errors import (
     HubOptions,
@@ -51,8 +52,7 @@ from nexusform.domains.hub.providers.object_access import (
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings
-from nexusform.values.typed_value import UNKNOWN
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text, has_unknown_part, list_mappings
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
@@ -70,7 +70,6 @@ _DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
 _MAX_CONCURRENT: Final = 16
 _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
-ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 class HubDryRun:
@@ -110,7 +109,7 @@ class HubDryRun:
             request = requests[number]
             if request.skip_reason:
                 invalid.append((number, request))
-            elif _has_unknown_value(request.planned):
+            elif has_unknown_part(dict(request.planned_attributes)):
                 partly_known.append(number)
             else:
                 sent_objects[number] = build_sent_objects(request)
@@ -156,7 +155,7 @@ class HubDryRun:
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
         deletions = {
-            number: build_hub_objects(request.key.type, request.prior or {})
+            number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
             if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
         }
@@ -189,7 +188,7 @@ class HubDryRun:
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
     ) -> Iterator[Problem]:
         """Yield the problems of one object to delete. One in deletion, or re-created by others, is not sent."""
-        body = self._read_body(hub, hub_object) or {}
+        body = self._read_body(hub, hub_object)
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
             detail = (
@@ -198,19 +197,19 @@ class HubDryRun:
                 f"{quote(request.address)}."
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
-        is_other_object = bool(body) and is_recreated(request.key.type, hub_object, body, request.private_note)
-        if manager or not body or not is_validated or is_deleting(body) or is_other_object:
+        is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
+        if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
             return
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
-    def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
+    def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
+        """Return the body of an object on the hub, {} without one."""
         path = find_object_path(hub, hub_object)
-        if path in self._existing:
-            return self._existing[path]
-        return hub.get(path) if path else None
+        body = self._existing[path] if path in self._existing else hub.get(path)
+        return get_mapping(body)
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
         """Return the findings of a run without dry run."""
@@ -249,8 +248,8 @@ class HubDryRun:
     def _validate_change(
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
-        prior_objects = _index_objects(request, request.prior)
-        replaced_objects = _index_objects(request, request.replaced_attributes)
+        prior_objects = index_hub_objects(request.key.type, request.prior)
+        replaced_objects = index_hub_objects(request.key.type, request.replaced_attributes)
         if not hub_objects:
             detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
             yield number, Problem((), "unsupported-by-provider", detail)
@@ -275,15 +274,15 @@ class HubDryRun:
             yield self._build_unserved_kind_problem(hub_object)
             return
         body = self._read_body(hub, hub_object)
-        if request.key.type == MEMBER_TYPE and body is None:
+        if request.key.type == MEMBER_TYPE and not body:
             yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
             return
-        if body is not None and is_deleting(body) and request.key.type != MEMBER_TYPE:
+        if is_deleting(body) and request.key.type != MEMBER_TYPE:
             blockers = describe_deletion_blockers(body)
             detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
             yield Problem((), BEING_DELETED, detail)
             return
-        if body is not None and prior is None and request.key.type != MEMBER_TYPE:
+        if body and prior is None and request.key.type != MEMBER_TYPE:
             history = self._recreated.get(request.address, {}).get(hub_object.title)
             detail = history.detail if history else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
@@ -291,10 +290,10 @@ class HubDryRun:
             yield Problem((), OBJECT_EXISTS, detail)
             return
         yield from self._check_tool_manager(hub_object, body)
-        if body is not None and not request.write_only:  # names of fields may be secret
+        if not request.write_only:  # names of fields may be secret
             yield from self._warn_released_fields(hub_object, prior, body)
         sent_body = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
-        if body is not None and is_switching_to_external(hub_object.body, body):
+        if body and is_switching_to_external(hub_object.body, body):
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             # The merge was a dry run, so the rest is validated with the existing strategy.
             sent_body["spec"].pop("strategy", None)
@@ -315,8 +314,8 @@ class HubDryRun:
         detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         return Problem((), HUB_REJECTION, detail)
 
-    def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any] | None) -> Iterator[Problem]:
-        manager = find_tool_manager(body) if body is not None else ""
+    def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any]) -> Iterator[Problem]:
+        manager = find_tool_manager(body)
         if manager and not self._options.takes_ownership:
             detail = (
                 f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it only with "
@@ -361,7 +360,7 @@ class HubDryRun:
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
         if api_error.kind is ApiErrorKind.OTHER_MANAGER:
-            body = None if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
+            body = {} if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
             return _build_conflict_problem(api_error, hub_object, request, body)
         if api_error.kind is ApiErrorKind.PERMISSION:
             return Problem((), DRY_RUN_SKIPPED, api_error.reason, Severity.WARNING)
@@ -376,18 +375,11 @@ class HubDryRun:
             return Problem((), HUB_REJECTION, detail)
         rejection = f"{hub_object.title}: the hub refuses it ({api_error.status})"
         if api_error.kind is ApiErrorKind.WEBHOOK:
-            advice = suggest_azure_command(hub_object)
-            return Problem((), HUB_REJECTION, f"{rejection}, {api_error.server_message}{advice and '.'}{advice}")
+            message = f"{api_error.server_message}{suggest_azure_command(hub_object)}"
+            return Problem((), HUB_REJECTION, f"{rejection}, {message}")
         causes = [cause.text for cause in api_error.causes if cause.message]
         message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
-
-
-def _index_objects(request: ChangeRequest, attributes: Mapping[str, Any] | None) -> dict[ObjectIdentity, HubObject]:
-    """Return the hub objects of a resource with these attributes by identity; none without attributes."""
-    if not attributes:
-        return {}
-    return {hub_object.identity: hub_object for hub_object in build_hub_objects(request.key.type, attributes)}
 
 
 def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
@@ -402,7 +394,7 @@ def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]])
 
 
 def _build_conflict_problem(
-    api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any] | None
+    api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any]
 ) -> Problem:
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
@@ -418,9 +410,9 @@ def _build_conflict_problem(
     return Problem((), FIELD_CONFLICT, detail)
 
 
-def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any] | None) -> str:
-    """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`."""
-    if body is None:
+def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any]) -> str:
+    """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`; "" without a body."""
+    if not body:
         return ""
     values: list[str] = []
     for cause in api_error.causes:
@@ -473,10 +465,6 @@ def _format_dry_run_summary(server: str, requested_count: int, findings: Sequenc
     )
 
 
-def _has_unknown_value(value: Any) -> bool:
-    return any(scalar is UNKNOWN for _, scalar in list_scalars(value))
-
-
 # --- placements outside of the plan ----------------------------------------------------------------
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
@@ -500,9 +488,9 @@ def find_affected_placements(
     if not any(changed_objects.values()):
         return
     planned_placements = {
-        get_identity(request.key.type, values)
+        get_identity(request.key.type, request.attributes)
         for request in requests
-        if request.key.type in PLACEMENT_TYPES and (values := request.planned or request.prior)
+        if request.key.type in PLACEMENT_TYPES
     }
     placements, obstacles = _list_rolling_placements(hub)
     if obstacles:
@@ -517,7 +505,7 @@ def find_affected_placements(
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
         for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = (get_text(selected, key) for key in ("group", "kind", "namespace", "name"))
+            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
                 index.setdefault(("", "", name, ""), []).append(placement)
@@ -533,7 +521,7 @@ def find_affected_placements(
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
     """Return the objects with a changed body."""
-    prior_objects = _index_objects(request, request.prior)
+    prior_objects = index_hub_objects(request.key.type, request.prior)
     return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
 

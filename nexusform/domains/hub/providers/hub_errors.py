@@ -79,7 +79,9 @@ def describe_missing_member(hub_object: HubObject) -> str:
 
 
 def suggest_azure_command(hub_object: HubObject) -> str:
-    """Return the Azure command to change a member's labels after a denial by an Azure hub; "" for other objects."""
+    """Return the Azure command to change a member's labels after a denial by an Azure hub, as the rest of a sentence;
+    "" for other objects.
+    """
     metadata = get_mapping(hub_object.body, "metadata")
     labels = get_mapping(metadata, "labels")
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
@@ -89,7 +91,7 @@ def suggest_azure_command(hub_object: HubObject) -> str:
         f"{name}={value}" for name, value in sorted(labels.items()) if not name.startswith("fleet.azure.com/")
     )
     return (
-        " On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
+        ". On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
         f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
         f'--labels "{pairs}"'
     )
@@ -120,9 +122,8 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
         )
     if api_error.missing_permission:
         return f"{title}: {api_error.missing_permission}."
-    message = api_error.server_message
     advice = suggest_azure_command(hub_object) if api_error.kind is ApiErrorKind.WEBHOOK else ""
-    return f"{title}: the hub refuses it ({api_error.status}): {message}{advice and '.'}{advice}"
+    return f"{title}: the hub refuses it ({api_error.status}): {api_error.server_message}{advice}"
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from nexusform.domains.hub.providers.object_access import get_uid
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
-from nexusform.json_data.plain_data import get_mapping, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.optional_provider_interfaces import IdentityComparison
 
 _SYSTEM_NAMESPACE: Final = "kube-system"
@@ -93,7 +93,8 @@ class FleetHubProvider:
             namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
             uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
             tag = _TAG.search(read_hub_version(hub))
-            return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
+            version = tag[1] if tag is not None else ""
+            return {"uids": uids, "url": hub.server, "version": version}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
         """Compare a recorded identity with the observed one by kube-system, otherwise by another namespace."""
@@ -228,14 +229,13 @@ def _list_namespaces(attributes: Values) -> Iterator[str]:
     for entry in list_mappings(attributes, "objects"):
         is_namespace = (entry.get("group"), entry.get("kind")) == ("", "Namespace")
         yield from filter(None, [entry.get("name") if is_namespace else entry.get("namespace")])
-    if isinstance(attributes.get("namespace"), str) and attributes["namespace"]:
-        yield attributes["namespace"]
+    yield from filter(None, [get_text(attributes, "namespace")])
 
 
 def _read_namespace_uid(hub: HubClient, namespace: str) -> str:
     """Return the uid of a namespace; "" if it is missing or may not be read."""
     try:
-        return get_uid(hub.get(f"/api/v1/namespaces/{namespace}") or {})
+        return get_uid(hub.get(f"/api/v1/namespaces/{namespace}"))
     except ApiError as api_error:
         if api_error.status != _FORBIDDEN:
             raise

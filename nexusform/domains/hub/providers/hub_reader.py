@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
@@ -48,8 +49,8 @@ from nexusform.domains.hub.providers.hub_wait import (
     list_created_kinds,
     list_objects_by_placement,
     list_remaining_objects,
+    read_created_objects,
     read_eviction_result,
-    read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
@@ -126,7 +127,7 @@ def _read_object(
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
-        is_granted = approval is not None and is_approved(approval)
+        is_granted = is_approved(get_mapping(approval))
         return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
@@ -140,16 +141,16 @@ def _read_object(
     if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
-    placement = None
+    message = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
-        placement = reader.read_placement(*get_identity(key.type, recorded))
-        if placement is not None:
-            evictions = () if recorded.get("namespace") else reader.evictions
-            attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
-    pending = describe_pending_work(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
-    if isinstance(pending, BlockedRollout):
-        findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
-    message = "" if isinstance(pending, BlockedRollout) else pending
+        placement = reader.read_created_objects(bodies[0], *get_identity(key.type, recorded))
+        evictions = () if recorded.get("namespace") else reader.evictions
+        attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
+        pending = find_pending_rollout(placement)
+        if isinstance(pending, BlockedRollout):
+            findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
+        else:
+            message = pending
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
@@ -245,8 +246,8 @@ def find_object(
         attributes |= read_imported_arguments(resource_type, body)
     if namespace:
         attributes["namespace"] = namespace
-    placement = read_placement_objects(hub, kind, namespace, name) if resource_type in PLACEMENT_TYPES else None
-    if placement is not None:
+    if resource_type in PLACEMENT_TYPES:
+        placement = read_created_objects(hub, body, kind, namespace, name)
         attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
         attributes["bindings"] = build_observed_bindings(placement)
     return ObjectKey(resource_type, object_id, 0), attributes
@@ -264,8 +265,7 @@ def find_manifest(
     existing: list[dict[str, Any]] = []
     missing: list[str] = []
     for hub_object in hub_objects:
-        path = find_object_path(hub, hub_object)
-        body = hub.get(path) if path else None
+        body = hub.get(find_object_path(hub, hub_object))
         if body is None:
             missing.append(hub_object.title)
         else:
@@ -323,13 +323,10 @@ class _HubObjectReader:
         """All evictions of placements."""
         return self.hub.list_objects(_EVICTION_COLLECTION)
 
-    def read_placement(self, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
-        """Return a placement with its hub-created objects, None if it does not exist."""
+    def read_created_objects(self, body: Values, kind: str, namespace: str, name: str) -> ObservedPlacementObjects:
+        """Return a placement with its hub-created objects."""
         if kind not in self._namespaces:
-            return read_placement_objects(self.hub, kind, namespace, name)
-        body = self._bodies.get(KINDS[kind].build_path(name, namespace))
-        if body is None:
-            return None
+            return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, ())
         created = []
@@ -344,8 +341,6 @@ class _HubObjectReader:
     def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:
         """Return an object, None if it does not exist."""
         path = find_object_path(self.hub, hub_object)
-        if not path:
-            return None
         if path not in self._bodies:
             self._bodies[path] = self.hub.get(path)
         return self._bodies[path]
@@ -362,7 +357,7 @@ def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | B
 
 
 def describe_pending_work(type_name: str, body: Values) -> str:
-    """Return the pending work of a run or an eviction, "" if done."""
+    """Return the pending work of a run or an eviction, "" if done, and for other types."""
     if type_name in RUN_TYPES:
         progress = check_run_progress(body, ())
         return "" if progress.has_ended else progress.message
@@ -376,25 +371,29 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
     return request.is_being_deleted or bool(get_part(request.unfinished_change, ("deletes",)))
 
 
+# Text of a deletion in progress, and of another change; and its addition to the note.
+_UNFINISHED_ACTIONS: Final[Mapping[bool, tuple[str, Values]]] = {
+    True: ("to delete it", {"deletes": True}),
+    False: ("to write it", {}),
+}
+
+
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
     """Return the note about an object changed by an earlier apply: in progress, or done."""
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    is_deletion = is_deletion_in_progress(request)
-    action = "to delete it" if is_deletion else "to write it"
+    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
-    return {UNFINISHED_KEY: {**note, "deletes": True} if is_deletion else note}
+    return {UNFINISHED_KEY: {**note, **addition}}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
     """Return True if any object differs from the sent one in more than its API version."""
-    for hub_object, body in existing:
-        if any(path != ("apiVersion",) for path in find_differences(hub_object.body, body)):
-            return True
-    return False
+    differences = (find_differences(hub_object.body, body) for hub_object, body in existing)
+    return any(path != ("apiVersion",) for path in chain.from_iterable(differences))
 
 
 def _build_observed_placement(

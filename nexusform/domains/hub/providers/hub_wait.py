@@ -140,7 +140,8 @@ class HubWaiter(Struct, frozen=True):
             # A blocked rollout counts as done, since it does not continue.
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
-            blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
+            is_started = progress.is_decided and not progress.is_done
+            blocked = find_blocked_rollout(placement_objects) if is_started else None
             final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
             if not decision.is_decided:
                 decision = final
@@ -184,7 +185,7 @@ class HubWaiter(Struct, frozen=True):
             return self.hub.get(path) if change_count else sent
         if get_uid(cached) != get_uid(sent):
             return self.hub.get(path)
-        return cached if get_generation(cached) >= get_generation(sent) else sent
+        return max(cached, sent, key=get_generation)
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
@@ -208,7 +209,7 @@ class HubWaiter(Struct, frozen=True):
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
-            is_present = body is not None and get_uid(body) == (uid or None)
+            is_present = get_uid(body) == uid != ""
             if is_present:
                 return False, f"{kind} {name} still exists"
             collection = KINDS[list_created_kinds(kind)[0]].collection
@@ -352,7 +353,7 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
 def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
     """Return a placement with its hub-created objects; None if it does not exist."""
     placement = hub.get(KINDS[kind].build_path(name, namespace))
-    return None if placement is None else _read_all_objects(hub, placement, kind, namespace, name)
+    return None if placement is None else read_created_objects(hub, placement, kind, namespace, name)
 
 
 def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
@@ -361,19 +362,22 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
     if _is_status_sufficient(placement, planned):
         bindings = list_created_objects(hub, list_created_kinds(kind)[0], *get_namespaced_name(placement))
         return ObservedPlacementObjects(placement, bindings, is_partial=True)
-    return _read_all_objects(hub, placement, kind, *get_namespaced_name(placement))
+    return read_created_objects(hub, placement, kind, *get_namespaced_name(placement))
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     """Return True if the placement's status names a snapshot and the plan predicts one."""
-    if not has_been_scheduled(placement) or has_external_rollout(placement):
-        return False
-    if not planned or get_observed_index(placement) is None:
-        return False
-    return all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
+    requirements = (
+        planned,
+        has_been_scheduled(placement),
+        not has_external_rollout(placement),
+        get_observed_index(placement) is not None,
+        all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values()),
+    )
+    return all(requirements)
 
 
-def _read_all_objects(
+def read_created_objects(
     hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
 ) -> ObservedPlacementObjects:
     """Return a placement with its hub-created objects; before it is scheduled it has none."""

@@ -37,7 +37,8 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     if not plural:
         return ""
     metadata = get_mapping(hub_object.body, "metadata")
-    namespace_part = f"/namespaces/{metadata.get('namespace') or 'default'}" if is_namespaced else ""
+    namespace = metadata.get("namespace") or "default"
+    namespace_part = f"/namespaces/{namespace}" if is_namespaced else ""
     return f"{build_version_path(version)}{namespace_part}/{plural}/{metadata.get('name')}"
 
 
@@ -101,8 +102,8 @@ def list_objects_if_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[
         return None
 
 
-def get_uid(body: Body) -> str:
-    """Return the uid of an object."""
+def get_uid(body: Body | None) -> str:
+    """Return the uid of an object, "" for none."""
     return get_text(body, "metadata", "uid")
 
 
@@ -121,7 +122,7 @@ def describe_deletion_blockers(body: Body) -> str:
     return blockers
 
 
-def list_managed_fields(body: Body) -> list[Mapping[str, Any]]:
+def list_managed_fields(body: Body | None) -> list[Mapping[str, Any]]:
     """Return the entries of an object's `managedFields`: a manager with its fields and operation each."""
     return list_mappings(body, "metadata", "managedFields")
 
@@ -142,10 +143,10 @@ def is_applied_by(body: Body, manager: str) -> bool:
 
 def find_tool_manager(body: Body) -> str:
     """Return the Flux or Argo CD manager of an object, "" without one."""
-    manifest = build_manifest(dict(body))
+    manifest = build_manifest(body)
     return find_external_manager(manifest) if manifest is not None else ""
 
 
 def get_identity(type_name: str, attributes: Body) -> tuple[str, str, str]:
     """Return kind, namespace and name of a resource with one object."""
-    return KINDS_BY_TYPE[type_name], str(attributes.get("namespace") or ""), str(attributes.get("name"))
+    return KINDS_BY_TYPE[type_name], get_text(attributes, "namespace"), str(attributes.get("name"))

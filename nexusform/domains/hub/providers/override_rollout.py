@@ -97,7 +97,7 @@ class OverrideRollout:
         for snapshot in snapshots:
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
-                return f"{namespace}/{get_name(snapshot)}" if namespace else get_name(snapshot)
+                return "/".join(filter(None, (namespace, get_name(snapshot))))
         return ""
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
@@ -109,7 +109,7 @@ class OverrideRollout:
         own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)
-            index = placement.bindings[cluster].resource_snapshot if cluster in placement.bindings else None
+            index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)
             if index not in objects:
                 continue
             bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(binding, "spec"))))

@@ -32,8 +32,18 @@ DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
 DIFFERENT_CONTENT: Final = "content"
 UNKNOWN_CAUSE: Final = "unknown"
+# Text of each kind of cause, filled with the changes.
+_CAUSE_FORMS: Final = {
+    CHANGED_FIGURES: "figures changed since the plan: {}",
+    DIFFERENT_CONTENT: "{}",
+    DIFFERENT_VERSION: f"the hub is of another version ({{}}; forecasts follow {KUBEFLEET})",
+    DIFFERENT_RULE: f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}",
+    UNKNOWN_CAUSE: "the plan knew no members of this hub, so the cause is unknown",
+}
 UNKNOWN_HEALTH: Final = "unknown, without the age of its heartbeat"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
+_PICK_SUBJECTS: Final = {True: CLUSTER_PREDICTION, False: REJECTION_PREDICTION}
+_PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
@@ -56,23 +66,8 @@ class WrongClusterPrediction(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Display text."""
-        return f"{self.cluster} was predicted as {self.predicted}, but is {self.observed}: {self._cause}"
-
-    @property
-    def _cause(self) -> str:
-        match self.kind:
-            case "figures":
-                change_text = format_first_items(self.changes, _MAX_NAMES, separator="; ")
-                return f"figures changed since the plan: {change_text}"
-            case "content":
-                return self.changes[0]
-            case "version":
-                return f"the hub is of another version ({self.changes[0]}; forecasts follow {KUBEFLEET})"
-            case "rule":
-                return (
-                    f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}"
-                )
-        return "the plan knew no members of this hub, so the cause is unknown"
+        cause = _CAUSE_FORMS[self.kind].format(format_first_items(self.changes, _MAX_NAMES, separator="; "))
+        return f"{self.cluster} was predicted as {self.predicted}, but is {self.observed}: {cause}"
 
 
 class VerificationResult(Struct, frozen=True):
@@ -194,8 +189,8 @@ class PredictionVerifier(Struct, frozen=True):
             is_certain = not changes and UNKNOWN_HEALTH not in healths
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
-            about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION
-            states = (_format_pick(was_picked), _format_pick(is_picked))
+            about = _PICK_SUBJECTS[was_picked]
+            states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"
             if cluster in self.open_clusters or not is_correct:
@@ -240,10 +235,6 @@ def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
         return True
     names = list_picked_clusters(planned) & prior.keys()
     return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in names)
-
-
-def _format_pick(is_picked: bool) -> str:
-    return "picked" if is_picked else "not picked"
 
 
 def _format_scores(scores: tuple[Any, ...]) -> str:

@@ -21,6 +21,7 @@ from nexusform.domains.fleet.importers.fleet_export import (
     read_placements,
 )
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
+from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.rolling_update import (
     BlockedRollout,
@@ -28,7 +29,7 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     compute_rollout_target,
     simulate_rollout,
 )
-from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
+from nexusform.domains.hub.providers.hub_bodies import read_imported_arguments
 from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
@@ -182,7 +183,7 @@ def find_blocked_rollout(
     latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None
-    type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
+    type_name = API_KINDS[str(placement.get("kind"))].type_name
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
     assert read_object is not None
     configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
@@ -249,12 +250,13 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
         names = ", ".join(list_finalizers(binding))
-        return "", f"{cluster} still goes{f' (held by {names})' if names else ''}"
+        holders = f" (held by {names})" if names else ""
+        return "", f"{cluster} still goes{holders}"
     state = str(spec.get("state"))
-    if state == "Unscheduled":
-        return "", "" if predicted.get("state") == "Unscheduled" else f"{cluster} is to be left"
     if state != "Bound":
-        return "", "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
+        departure = {"Unscheduled": ("Unscheduled", f"{cluster} is to be left")}
+        expected_state, message = departure.get(state, ("Scheduled", f"{cluster} is {state}"))
+        return "", "" if predicted.get("state") == expected_state else message
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
     reason = explain_unready_cluster(binding)[1]
@@ -265,11 +267,9 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     """Return True if a binding still has an older apply strategy. The hub distributes it after observing the
     placement, without other changes of the binding.
     """
-    configured = get_mapping(placement, "spec", "strategy").get("applyStrategy")
-    bound = binding_spec.get("applyStrategy")
-    if not isinstance(configured, Mapping) or not isinstance(bound, Mapping):
-        return False
-    return any(name in bound and bound[name] != value for name, value in configured.items())
+    configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
+    bound = get_mapping(binding_spec, "applyStrategy")
+    return any(bound.get(name, value) != value for name, value in configured.items())
 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
@@ -301,7 +301,7 @@ def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) 
     """Return True if the hub's latest snapshot is older than predicted."""
     predicted = [get_mapping(binding).get("resource_snapshot") for binding in planned.values()]
     numbers = [number for number in predicted if isinstance(number, int)]
-    return bool(numbers) and (latest is None or latest < max(numbers))
+    return max(numbers, default=-1) > (-1 if latest is None else latest)
 
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:
@@ -341,13 +341,15 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     state = get_text(run, "spec", "state") or "Initialize"
     if state == "Stop":
         is_stopped = find_condition(run, "Progressing").get("status") == "False"
-        return StagedRunProgress(is_stopped, message="it is to stop" if is_stopped else f"it is to stop; {stage}")
+        message = "it is to stop" if is_stopped else f"it is to stop; {stage}"
+        return StagedRunProgress(is_stopped, message)
     if state != "Run":
         is_initialized = state == "Initialize" and bool(initialized)
         return StagedRunProgress(is_initialized, message=f"it is to {state.lower()}")
     approval = next((get_name(request) for request in requests if not is_approved(request)), "")
     if approval:
-        return StagedRunProgress(has_ended=False, approval=approval, message=f"{stage}; {approval} waits for approval")
+        message = f"{stage}; {approval} waits for approval"
+        return StagedRunProgress(has_ended=False, approval=approval, message=message)
     return StagedRunProgress(has_ended=False, message=stage)
 
 
@@ -379,4 +381,4 @@ def _has_succeeded(status: Mapping[str, Any]) -> bool:
 
 
 def _is_condition_true(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
-    return any(condition.get("type") == kind and condition.get("status") == "True" for condition in conditions)
+    return (kind, "True") in ((condition.get("type"), condition.get("status")) for condition in conditions)

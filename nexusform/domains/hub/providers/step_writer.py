@@ -45,6 +45,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_released_member,
     build_sent_objects,
     get_approval_run,
+    index_hub_objects,
     is_different,
 )
 from nexusform.domains.hub.providers.hub_errors import (
@@ -91,7 +92,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping, list_texts
+from nexusform.json_data.plain_data import get_mapping, get_text, list_texts
 
 Values = Mapping[str, Any]
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
@@ -114,15 +115,14 @@ class HubStepWriter(Struct, frozen=True):
 
     @property
     def _planned(self) -> Values:
-        return self.request.planned or {}
+        return self.request.planned_attributes
 
     @property
     def _waiter(self) -> HubWaiter:
         return HubWaiter(self.hub, self.cache, self.request, self.options.timeout, self.timing)
 
     def _read_existing(self, hub_object: HubObject) -> dict[str, Any] | None:
-        path = find_object_path(self.hub, hub_object)
-        return self.cache.get(path) if path else None
+        return self.cache.get(find_object_path(self.hub, hub_object))
 
     # --- deletion ------------------------------------------------------------------------------
 
@@ -130,15 +130,14 @@ class HubStepWriter(Struct, frozen=True):
         """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and ApiError."""
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
-        prior = self.request.prior or {}
+        prior = self.request.prior_attributes
         hub_objects = build_hub_objects(self._type_name, prior)
-        if self.options.is_read_only:
-            existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None]
-            self._raise_until_changed_externally(existing, "delete")
-            return
-        if self._type_name == MEMBER_TYPE:
-            if self._read_existing(hub_objects[0]) is not None:
+        if self._type_name == MEMBER_TYPE:  # it stays; its labels and taints are released
+            if not self.options.is_read_only and self._read_existing(hub_objects[0]) is not None:
                 self.hub.apply(hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager)
+            return
+        if self.options.is_read_only:
+            self._raise_until_changed_externally(list(filter(self._read_existing, hub_objects)), "delete")
             return
         for hub_object in reversed(hub_objects):
             self._delete_object(hub_object)
@@ -172,7 +171,7 @@ class HubStepWriter(Struct, frozen=True):
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             existing = self.cache.get(path)
             is_removed = existing is None or get_uid(existing) != get_uid(body)
-            return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(existing or {})}"
+            return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
 
         subject = f"The deletion of {hub_object.title}"
         self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
@@ -198,8 +197,7 @@ class HubStepWriter(Struct, frozen=True):
     def _write_resource(self) -> ChangeResult:
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
-            bodies = [(hub_object, self._read_existing(hub_object)) for hub_object in hub_objects]
-            different = [item for item, body in bodies if body is None or is_different(item.body, body)]
+            different = [item for item in hub_objects if is_different(item.body, self._read_existing(item))]
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(())
         self._wait_for_placement(hub_objects[0])
@@ -210,10 +208,11 @@ class HubStepWriter(Struct, frozen=True):
             former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
         existing = self._write_objects(hub_objects)
         # Delete the objects removed from a manifest.
-        if self.request.prior is not None and self._type_name == MANIFEST_TYPE:
+        if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
-            for hub_object in reversed(build_hub_objects(self._type_name, self.request.prior)):
-                if hub_object.identity not in current_identities:
+            prior_objects = index_hub_objects(self._type_name, self.request.prior)
+            for identity, hub_object in reversed(prior_objects.items()):
+                if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
             result = self._wait_for_result(existing)
@@ -225,7 +224,7 @@ class HubStepWriter(Struct, frozen=True):
         """Wait for the placement of a run or an eviction. Raises StepPending."""
         if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
             return
-        namespace = str(self._planned.get("namespace") or "")
+        namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         name = _get_placement(hub_object)
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
@@ -237,14 +236,13 @@ class HubStepWriter(Struct, frozen=True):
         """Write the objects of a step in order; return each with its resulting body."""
         prior = self.request.prior
         results: list[ExistingObject] = []
-        prior_objects = build_hub_objects(self._type_name, prior) if prior else []
-        prior_identities = {hub_object.identity for hub_object in prior_objects}
+        prior_objects = index_hub_objects(self._type_name, prior)
         new_namespaces: set[str] = set()  # new namespaces, without objects yet
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
                 body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
-                self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
+                self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
                 problem.is_partial = prior is None and bool(results)
@@ -262,17 +260,18 @@ class HubStepWriter(Struct, frozen=True):
                 raise ProviderProblem(describe_missing_member(hub_object))
             return
         reject_tool_managed_object(self.options, body, "apply")
+        if self._type_name == MEMBER_TYPE:
+            return
         is_other_object = is_managed and is_recreated(self._type_name, hub_object, body, self.request.private_note)
         if is_other_object and not self.options.takes_ownership:
             raise ProviderProblem(
                 f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan again, and the "
                 "plan says what can be done."
             )
-        if is_deleting(body) and self._type_name != MEMBER_TYPE:
+        if is_deleting(body):
             raise ProviderProblem(f"{hub_object.title} is being deleted on the hub; apply again once it is gone.")
-        if is_managed or self._is_written_by_earlier_run(hub_object, body) or self._type_name == MEMBER_TYPE:
-            return
-        raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
+        if not is_managed and not self._is_written_by_earlier_run(hub_object, body):
+            raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
 
     def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an earlier run of this step wrote an object. Applying an identity-only body owns
@@ -361,17 +360,16 @@ class HubStepWriter(Struct, frozen=True):
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
-        results = [verifier.verify_bindings(name, planned, item.bindings) for item in (decision, final)]
-        best = min(results, key=lambda item: len(item.wrong_predictions))
+        results = [(verifier.verify_bindings(name, planned, item.bindings), item) for item in (decision, final)]
+        best, best_progress = min(results, key=lambda result: len(result[0].wrong_predictions))
         if not best.wrong_predictions:
             return best
-        bindings = decision.bindings if best is results[0] else final.bindings
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
         if members is None:
             return best  # a tenant may not list members: the cause stays unknown
         current_figures = read_figures(members, self.hub.read_time(members))
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
-        return verifier.verify_bindings(name, planned, bindings)
+        return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
         """Wait until the clusters of an override's placement have it, or have lost it."""
@@ -431,10 +429,9 @@ class HubStepWriter(Struct, frozen=True):
             return ChangeResult(planned)
         path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
         run_name = get_approval_run(self._type_name, planned)
-        run_path = _build_run_path(str(planned.get("namespace") or ""), run_name)
+        run_path = _build_run_path(get_text(planned, "namespace"), run_name)
         if self.options.is_read_only:
-            body = self.hub.get(path)
-            if body is None or not is_approved(body):
+            if not is_approved(get_mapping(self.hub.get(path))):
                 raise ManualStepPending(f"read_only: another person must approve {name} on {self.hub.server}.")
             return ChangeResult(planned)
 

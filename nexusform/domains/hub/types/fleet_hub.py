@@ -153,8 +153,7 @@ def _list_placements(context: ReadContext) -> Iterator[FleetPlacement]:
     for type_name in _PLACEMENT_TYPES:
         build = context.types[type_name].build_fleet_object
         assert build is not None, "placements have one"
-        placements = map(build, context.list_configured(type_name))
-        yield from (placement for placement in placements if isinstance(placement, FleetPlacement))
+        yield from map(build, context.list_configured(type_name))
 
 
 def _list_tenant_namespaces(context: ReadContext) -> list[str]:
@@ -165,7 +164,7 @@ def _list_tenant_namespaces(context: ReadContext) -> list[str]:
 
 def _list_optional_kinds(context: ReadContext) -> list[str]:
     """Return the kinds not needed for the configured objects: a plan is complete without permission for them."""
-    if not any(True for _ in _list_placements(context)):
+    if next(_list_placements(context), None) is None:
         return []
     unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
     return list(chain.from_iterable(unused))

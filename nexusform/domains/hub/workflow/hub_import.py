@@ -158,9 +158,7 @@ def _read_hub_objects_to_import(
 
 def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
     """Return a label for a new block, with a number if it is used already; `names` counts the uses of labels."""
-    label = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
-    if not label[:1].isalpha():
-        label = f"_{label}"
+    label = re.sub(r"^(?![A-Za-z])", "_", re.sub(r"[^A-Za-z0-9_-]", "_", object_id))
     names[type_name, label] += 1
     number = names[type_name, label]
     return label if number == 1 else f"{label}_{number}"
@@ -174,8 +172,8 @@ def _list_blocks(configuration: Configuration | None) -> list[ResourceBlock]:
 def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
     """Return the existing block of an object of the hub, by its name; None without one."""
     for block in _list_blocks(configuration):
-        is_single = block.mode == "managed" and block.count is None and block.for_each is None
-        if is_single and block.type == type_name and _build_object_id(block) == object_id:
+        is_single = (block.mode, block.type, block.count, block.for_each) == ("managed", type_name, None, None)
+        if is_single and _build_object_id(block) == object_id:
             return block
     return None
 
@@ -183,11 +181,9 @@ def _find_block(configuration: Configuration | None, type_name: str, object_id: 
 def _build_object_id(block: ResourceBlock) -> str:
     """Return the id from literal arguments; the name defaults to the label."""
     attributes = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
-    namespace, name = (
-        str(getattr(attributes.get(argument), "value", default))
-        for argument, default in (("namespace", ""), ("name", block.name))
-    )
-    return f"{namespace}/{name}" if namespace else name
+    defaults = {"namespace": "", "name": block.name}
+    parts = (str(getattr(attributes.get(argument), "value", default)) for argument, default in defaults.items())
+    return "/".join(filter(None, parts))
 
 
 def _list_user_objects(
@@ -251,7 +247,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     differing = [change for change in _list_changes(plan) if change.address in imports]
     if differing:  # a hub reports an empty selection before the first staged run
         for change in differing:
-            imports[change.address] = _add_predicted_attributes(imports[change.address], change.after or {})
+            imports[change.address] = _add_predicted_attributes(imports[change.address], get_mapping(change.after))
         plan = _plan_imported_objects(run, imports)
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
@@ -280,8 +276,9 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
     request = build_base_request(run.project, run.stored)
     for block in run.project.configuration.root.resources.values():
         address = Address((), "managed", block.type, block.name)
-        is_candidate = block.type == MANIFEST_TYPE and block.count is None and block.for_each is None
-        if not is_candidate or address in run.stored.state.instances or block.provider.split(".")[0] != PROVIDER:
+        provider = block.provider.split(".")[0]
+        is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
+        if not is_candidate or address in run.stored.state.instances:
             continue
         target = ImportTarget(address, "", block.provider, block.header_span, block)
         found = find_imported_object(target, request, run.providers, [])

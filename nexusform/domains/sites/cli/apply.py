@@ -88,15 +88,12 @@ def apply(arguments: ApplyArguments) -> int:
     if parse_verification(arguments.verify).replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
     is_on_stderr = arguments.as_json or has_stdout_report(reports)
-    if not arguments.engine.check_usable(screen):
-        return 1
+    arguments.engine.check_usable(screen)
     job, problems, sources = _open_apply_job(arguments)
     screen.print_diagnostics(problems, sources, is_aside=is_on_stderr)
     if job is None:
         return 1
     fleet_apply, stop = _apply_job(job, arguments, screen)
-    if fleet_apply is None:
-        return 1
     record_state_locations(job.opened, create_context(), fleet_apply.results.values())
     outcome = _build_plan_with_results(job, fleet_apply)
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
@@ -152,13 +149,14 @@ def _select_waves(
     waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
     names = [wave.name for wave in waves_with_sites]
     unfinished_names = [name for name in names if not progress.is_finished(name)]
+    finished_names = set(names).difference(unfinished_names)
     # A wave without changes blocks no other wave.
     pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]
     started_wave = progress.find_unfinished_wave()
     if not unfinished_names or (progress.lines and not pending_names and not started_wave):
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
-    if arguments.wave in names and arguments.wave not in unfinished_names:
+    if arguments.wave in finished_names:
         remaining_names = pending_names or unfinished_names
         count = sum(len(plan.select_wave(name)) for name in remaining_names)
         detail = (
@@ -173,7 +171,7 @@ def _select_waves(
             f"-resume {arguments.planfile}` continues."
         )
         return (), [build_error("sites-apply-already-started", detail)]
-    if not started_wave and arguments.resume and len(unfinished_names) == len(names):
+    if arguments.resume and not started_wave and not finished_names:
         return (), [build_error("nothing-to-resume", "No apply of this plan was started.")]
     if not arguments.wave:
         return waves_with_sites, []
@@ -182,7 +180,7 @@ def _select_waves(
         return (), [
             build_error("unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {wave_list}.')
         ]
-    if pending_names and arguments.wave in pending_names[1:]:
+    if arguments.wave in pending_names[1:]:
         detail = (
             f'The wave "{pending_names[0]}" is before "{arguments.wave}" and was not applied yet. '
             f"To skip it, plan -wave={arguments.wave} alone."
@@ -191,12 +189,10 @@ def _select_waves(
     return (plan.find_wave(arguments.wave),), []
 
 
-def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply | None, WaveStop | None]:
-    """Apply the waves with progress messages; return None if an engine or file is unusable."""
+def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
+    """Apply the waves with progress messages; end the command with diagnostics if an engine or file is unusable."""
     assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        if engine is None:
-            return None, None
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
         fleet_apply = FleetApply(job.plan, job.opened.fleet, engine, job.progress, SystemClock(), observer)
         try:
@@ -207,7 +203,7 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})
-    return None, None
+            raise click.exceptions.Exit(1) from None
 
 
 def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object) -> ApplyObserver:

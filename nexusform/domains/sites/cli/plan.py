@@ -88,8 +88,7 @@ def plan(arguments: PlanArguments) -> int:
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
-    if not arguments.engine.check_usable(screen):
-        return 1
+    arguments.engine.check_usable(screen)
     is_on_stderr = arguments.as_json or has_stdout_report(reports)
     if problems := _replace_older_plan_file(arguments):
         screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
@@ -114,8 +113,6 @@ def plan(arguments: PlanArguments) -> int:
     if is_rejected:
         return 1
     result = _plan_sites_on_engine(opened, names, undeclared, arguments, signer, screen)
-    if result is None:
-        return 1
     write_plan_reports(result.plan, reports, as_json=arguments.as_json)
     if not is_on_stderr:
         _print_next_steps(result, screen, arguments.out)
@@ -166,9 +163,8 @@ def _plan_sites_on_engine(
     arguments: PlanArguments,
     signer: Signer | None,
     screen: Screen,
-) -> FleetPlanningResult | None:
+) -> FleetPlanningResult:
     """Plan on the requested engine, with a progress line on a terminal."""
-    result: FleetPlanningResult | None = None
     has_progress = screen.is_live and not arguments.as_json
     has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
     planned_count = 0
@@ -187,21 +183,19 @@ def _plan_sites_on_engine(
             screen.print_text(render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width))
 
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        if engine is not None:
-            result = plan_fleet(
-                opened,
-                names,
-                engine,
-                location=create_context(),
-                out=arguments.out,
-                signer=signer,
-                undeclared=undeclared,
-                on_result=count_result,
-                on_plan=print_plan,
-                is_stopping=interrupts.is_stopping,
-            )
-    if result is not None:
-        record_state_locations(opened, create_context(), (site.result for site in result.plan.sites))
+        result = plan_fleet(
+            opened,
+            names,
+            engine,
+            location=create_context(),
+            out=arguments.out,
+            signer=signer,
+            undeclared=undeclared,
+            on_result=count_result,
+            on_plan=print_plan,
+            is_stopping=interrupts.is_stopping,
+        )
+    record_state_locations(opened, create_context(), (site.result for site in result.plan.sites))
     return result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 import click
@@ -29,33 +29,30 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
     engine: str = declare_text_flag("Use local processes or dask://HOST:PORT", metavar="ENGINE", default=PROCESSES)
     workers: int = declare_number("Set the number of worker processes (0: one per core)", default=0, minimum=0)
 
-    def check_usable(self, screen: Screen) -> bool:
-        """Check the engine; print diagnostics and return False if it is unusable. Raise a usage error for
-        flags without effect on many sites.
+    def check_usable(self, screen: Screen) -> None:
+        """Check the engine; end the command with diagnostics if it is unusable. Raise a usage error for flags
+        without effect on many sites.
         """
         if get_trust_flags().backend_config:
             raise click.UsageError("-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites.")
-        try:
+        with _exit_on_engine_error(screen):
             check_engine_name(self.engine)
-        except TaskEngineError as problem:
-            screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
-            return False
-        return True
 
     @contextmanager
-    def open_engine(self, screen: Screen) -> Iterator[TaskEngine | None]:
-        """Open the engine and close it at the end; yield None with diagnostics if it is unusable."""
-        engine: TaskEngine | None = None
-        try:
-            engine = make_engine(self.engine, self.workers)
+    def open_engine(self, screen: Screen) -> Iterator[TaskEngine]:
+        """Open the engine and close it at the end; end the command with diagnostics if it is unusable or lost."""
+        with _exit_on_engine_error(screen), closing(make_engine(self.engine, self.workers)) as engine:
             yield engine
-        except TaskEngineError as problem:
-            screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
-            if engine is None:
-                yield None
-        finally:
-            if engine is not None:
-                engine.close()
+
+
+@contextmanager
+def _exit_on_engine_error(screen: Screen) -> Iterator[None]:
+    """Print the error of an engine, and end the command with code 1."""
+    try:
+        yield
+    except TaskEngineError as problem:
+        screen.print_diagnostics([build_error("unusable-engine", str(problem))], {})
+        raise click.exceptions.Exit(1) from None
 
 
 class SiteSelectionFlags(Struct, frozen=True, kw_only=True):
@@ -86,19 +83,20 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
     engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
 
-    def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites | None:
-        """Open the fleet and select its sites; None with printed diagnostics if a flag or the definition is invalid."""
-        if not self.engine.check_usable(screen):
-            return None
+    def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites:
+        """Open the fleet and select its sites; end the command with diagnostics if flag or definition are invalid."""
+        self.engine.check_usable(screen)
         opened = open_fleet(create_context(), FleetOptions(allowed_sources=self.sources.allow_source))
         screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_aside)
         if opened.definition is None:
-            return None
+            raise click.exceptions.Exit(1)
         patterns = self.selection.site
         undeclared = find_undeclared_sites(opened, create_context(), patterns) if with_undeclared else ()
         names, problems = select_sites(opened.definition, patterns, self.selection.wave, undeclared)
         screen.print_diagnostics(problems, {}, is_aside=is_aside)
-        return None if problems else SelectedSites(opened, names, undeclared)
+        if problems:
+            raise click.exceptions.Exit(1)
+        return SelectedSites(opened, names, undeclared)
 
 
 def check_engine_name(name: str) -> None:

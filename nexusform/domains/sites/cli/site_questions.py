@@ -76,11 +76,7 @@ def _run_question_on_sites(
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()
     sites = targets.select(screen, is_aside=True)
-    if sites is None:
-        return 1
     with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        if engine is None:
-            return 1
         results = run_fleet_question(sites.opened, sites.names, engine, question, interrupts.is_stopping)
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)

@@ -52,12 +52,8 @@ def status(arguments: StatusArguments) -> int:
         raise click.UsageError(f"-samples above {RUNS_PER_PART} are a multiple of it, not {runs}.")
     screen = arguments.view.create_screen()
     sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
-    if sites is None:
-        return 1
     opened, names = sites.opened, sites.names
     with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        if engine is None:
-            return 1
         plan = read_fleet_status(opened, names, engine, interrupts.is_stopping)
         question = SiteQuestion(QuestionKind.CERTAINTY, runs=runs)
         results = run_fleet_question(opened, names, engine, question, interrupts.is_stopping) if runs else []
@@ -93,12 +89,9 @@ def unlock(arguments: UnlockArguments) -> int:
         raise click.UsageError("-host=HOST is required. `nexusform sites status` lists the locks and their hosts.")
     screen = arguments.view.create_screen()
     sites = arguments.targets.select(screen)
-    if sites is None or sites.opened.fleet is None:
-        return 1
     fleet = sites.opened.fleet
+    assert fleet is not None, "a fleet that was read"
     with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
-        if engine is None:
-            return 1
         locks = read_site_locks(engine, fleet, sites.names)
         unreadable = select_results(locks, SiteStatus.REJECTED)
         _print_unreadable_locks(unreadable, screen)
@@ -112,7 +105,6 @@ def unlock(arguments: UnlockArguments) -> int:
             return 1
         results = release_locks(engine, fleet, selected, arguments.host)
         return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
-    return 1
 
 
 def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:

@@ -31,13 +31,13 @@ def send_message(stream: IO[bytes], message: bytes) -> None:
 
 
 def receive_message(stream: IO[bytes]) -> bytes | None:
-    """Receive one message, None at the end."""
+    """Receive one message from a buffered stream, None at the end."""
     head = stream.read(LENGTH.size)
-    if head is None or len(head) < LENGTH.size:
+    if len(head) < LENGTH.size:
         return None
     (length,) = LENGTH.unpack(head)
     body = stream.read(length)
-    return body if body is not None and len(body) == length else None
+    return body if len(body) == length else None
 
 
 def run_task_safely(worker: FleetTaskWorker, task: Task) -> SiteResult:

@@ -76,17 +76,17 @@ class LocalTaskEngine:
             queue.append(task)
         while True:
             self._start_tasks(batch, max_running, is_stopping)
-            busy_numbers = [number for number, worker in enumerate(self._processes) if worker.task is not None]
+            busy = [(number, worker.task) for number, worker in enumerate(self._processes) if worker.task is not None]
             has_pending = bool(batch.pending) or any(batch.assigned.values())
-            if not busy_numbers and (not has_pending or is_stopping()):
+            if not busy and (not has_pending or is_stopping()):
                 return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
             # Receive the available results, or wait a moment for one.
             with selectors.DefaultSelector() as selector:
-                for number in busy_numbers:
-                    selector.register(self._processes[number].results, selectors.EVENT_READ, number)
+                for number, task in busy:
+                    selector.register(self._processes[number].results, selectors.EVENT_READ, (number, task))
                 ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
-            for number in ready:
-                self._receive_result(number, batch)
+            for number, task in ready:
+                self._receive_result(number, task, batch)
 
     def close(self) -> None:
         """Close the processes; each ends at the end of its input."""
@@ -111,16 +111,16 @@ class LocalTaskEngine:
                 try:
                     send_message(worker.tasks, encode_task_message(task))
                 except OSError:
-                    self._replace_worker(number, batch)
+                    self._replace_worker(number, task, batch)
 
-    def _receive_result(self, number: int, batch: _Batch) -> None:
-        """Receive the result of a worker, or replace a crashed one."""
+    def _receive_result(self, number: int, task: Task, batch: _Batch) -> None:
+        """Receive the result of a worker's task, or replace a crashed worker."""
         worker = self._processes[number]
         message = receive_message(worker.results)
-        if message is None or worker.task is None:
-            self._replace_worker(number, batch)
+        if message is None:
+            self._replace_worker(number, task, batch)
             return
-        task, worker.task = worker.task, None
+        worker.task = None
         result = decode_task_result(message)
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
             self._homes[task.site] = number
@@ -128,23 +128,20 @@ class LocalTaskEngine:
             self._homes.pop(task.site, None)
         batch.on_result(task, result)
 
-    def _replace_worker(self, number: int, batch: _Batch) -> None:
+    def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:
         """Replace a crashed worker and retry its task; report a failure after the last attempt."""
         crashed = self._processes[number]
         self._close_worker(crashed)
         self._processes[number] = _start_process()
         self._homes = {site: home for site, home in self._homes.items() if home != number}
         batch.pending.extend(batch.assigned.pop(number, ()))  # its locks are released
-        if crashed.task is None:
-            return
-        if batch.attempts[crashed.task.identity] < _ATTEMPTS:
-            batch.pending.append(crashed.task)
+        if batch.attempts[task.identity] < _ATTEMPTS:
+            batch.pending.append(task)
             return
         code = crashed.process.returncode
-        is_killed = code is not None and code < 0
-        exit_text = f"was ended by {signal.Signals(-code).name}" if is_killed else f"ended with {code}"
+        exit_text = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         reason = f"The worker process of this site {exit_text} (also after retries)."
-        batch.on_result(crashed.task, build_lost_result(crashed.task, reason))
+        batch.on_result(task, build_lost_result(task, reason))
 
     def _close_worker(self, worker: _WorkerProcess) -> None:
         for stream in (worker.tasks, worker.results):

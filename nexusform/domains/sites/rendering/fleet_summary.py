@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.domains.sites.rendering.fleet_impact import (
     build_disruption_clauses,
     build_finding_sections,
@@ -18,7 +25,7 @@ from nexusform.domains.sites.rendering.fleet_impact import (
 )
 from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic, select_results
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -43,20 +50,17 @@ class SitesWithEqualChanges(Struct, frozen=True):
 
 def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
     """Group changed sites by rows, largest group first."""
-    by_rows: dict[tuple[str, ...], list[str]] = {}
-    for result in results:
-        if result.status in (SiteStatus.PLANNED, SiteStatus.APPLIED):
-            by_rows.setdefault(result.rows, []).append(result.site)
-    groups = [SitesWithEqualChanges(rows, tuple(sites)) for rows, sites in by_rows.items()]
+    changed = select_results(results, SiteStatus.PLANNED, SiteStatus.APPLIED)
+    by_rows = group_by(changed, lambda result: result.rows)
+    groups = [SitesWithEqualChanges(rows, tuple(each.site for each in group)) for rows, group in by_rows.items()]
     return sorted(groups, key=lambda group: -len(group.sites))
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     """Group rejected or failed sites by reason, most frequent first."""
-    by_reason: dict[str, list[PlannedSite]] = {}
-    for site in sites:
-        reason = _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
-        by_reason.setdefault(reason, []).append(site)
+    by_reason = group_by(
+        sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
+    )
     reasons = [
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
         for reason, same_reason in by_reason.items()
@@ -121,18 +125,14 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
         parts = reason.split(": ", 2)
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
-    unfinished = plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)
-    if unfinished:
-        clauses.append(f"{len(unfinished):,} not planned")
     losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
-    if losing_count:
-        clauses.append(f"{losing_count:,} {select_word_form(losing_count, 'loses', 'lose')} rack redundancy")
-    if plan.undeclared:
-        undeclared_count = len(plan.undeclared)
-        clauses.append(f"{undeclared_count:,} {select_word_form(undeclared_count, 'is', 'are')} no longer declared")
-    unchanged = len(plan.select_by_status(SiteStatus.UNCHANGED))
-    if unchanged:
-        clauses.append(f"{unchanged:,} unchanged")
+    counts = (
+        (len(plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)), "not planned"),
+        (losing_count, f"{select_word_form(losing_count, 'loses', 'lose')} rack redundancy"),
+        (len(plan.undeclared), f"{select_word_form(len(plan.undeclared), 'is', 'are')} no longer declared"),
+        (len(plan.select_by_status(SiteStatus.UNCHANGED)), "unchanged"),
+    )
+    clauses += [f"{count:,} {text}" for count, text in counts if count]
     return f"{'; '.join(clauses)}."
 
 
@@ -194,10 +194,10 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
     for group in other_groups[:max_rows]:
         additional = [row for row in group.rows if row not in first.rows]
         missing_count = len([row for row in first.rows if row not in group.rows])
-        parts = [format_first_items(additional, _MAX_ROWS, "; ")] if additional else []
+        parts = [format_first_items(additional, _MAX_ROWS, "; ")]
         if missing_count > len(additional):
             parts.append(f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer")
-        lines.append(f"{format_names(group.sites)}: {'; '.join(parts)}")
+        lines.append(f"{format_names(group.sites)}: {join_texts(parts, '; ')}")
     count = sum(len(group.sites) for group in other_groups)
     title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
     yield Section(title, (*lines, *_build_hidden_count_line(len(other_groups) - max_rows, "more such row")))

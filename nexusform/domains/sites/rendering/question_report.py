@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
 from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
 from nexusform.domains.sites.types.site_tasks import (
     QuestionKind,
@@ -38,9 +38,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     sections: list[Section] = []
     if failed:
         # Build the section of failed sites by reason.
-        by_reason: dict[str, list[SiteResult]] = {}
-        for result in failed:
-            by_reason.setdefault(replace_site_name(result.reason, result.site), []).append(result)
+        by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
         failed_lines = [
             f"{format_names([result.site for result in same_reason])}: "
             f"{reason if len(same_reason) > 1 else same_reason[0].reason}"

@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    format_count,
+    format_first_items,
+    join_texts,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
@@ -25,8 +31,8 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
     """Build a row for each run of equal objects, for the outputs, and for each kind of placed object."""
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
-        details = ", ".join(detail for detail in (fold.name, *fold.clauses) if detail)
-        rows.append(f"{fold.symbol or '>'} {fold.label}: {details}" if details else f"{fold.symbol} {fold.label}")
+        details = join_texts((fold.name, *fold.clauses))
+        rows.append(join_texts((f"{fold.symbol or '>'} {fold.label}", details), ": "))
     rows += [
         f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
         for output in plan.outputs
@@ -67,7 +73,7 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
         for pool in site.pools:
             racks_before = {vm.placement.rack for vm in pool.before}
             racks_after = [vm.placement.rack for vm in pool.after]
-            if len(racks_before) > 1 and len(racks_after) > 1 and len(set(racks_after)) == 1:
+            if len(racks_before) > 1 == len(set(racks_after)) < len(racks_after):
                 description = (
                     f"all {format_count(len(racks_after), 'VM')} of it "
                     f"{select_word_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"

@@ -33,6 +33,7 @@ _APPLY_TEXTS = {
     SiteStatus.FAILED: "failed",
     SiteStatus.SKIPPED: "skipped",
 }
+_PROGRESS_TEXTS = {True: "started", False: "not started"}
 
 
 def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
@@ -45,8 +46,8 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
     for site in plan.sites:
         lock = site.result.lock
         if lock is not None:
-            progress = "started" if lock.has_started else "not started"
-            rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
+            age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
+            rows.append(Row((site.name, lock.id, lock.host, lock.who, age, progress)))
     table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
     if rows:
         sections.append(Section("Locks", table=table))
@@ -135,8 +136,7 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
 
 def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:
     """List the known hosts of locks, sorted."""
-    locks = [result.lock for result in results if result.lock is not None]
-    return sorted({lock.host for lock in locks} - {""})
+    return sorted({result.lock.host for result in results if result.lock is not None} - {""})
 
 
 def format_age(created: str, now: datetime) -> str:
@@ -148,6 +148,6 @@ def format_age(created: str, now: datetime) -> str:
 
 
 def _format_lock(result: SiteResult, lock: SiteLock, now: datetime) -> str:
-    progress = "started" if lock.has_started else "not started"
+    progress = _PROGRESS_TEXTS[lock.has_started]
     host = f"host {lock.host}" if lock.host else lock.who
     return f"  {result.site}: ID {lock.id}, {host}, age {format_age(lock.created, now)}, apply {progress}"

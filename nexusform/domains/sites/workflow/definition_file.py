@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.loader import check_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, build_missing_argument_error
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.domains.sites.types.fleet_plan import (
     ANY_SITE,
     FILE_NAME,
@@ -29,7 +30,8 @@ from nexusform.domains.sites.types.fleet_plan import (
 )
 from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.json_data.plain_data import has_unknown_part
+from nexusform.json_data.plain_data import Path as DataPath
+from nexusform.json_data.plain_data import get_text, has_unknown_part
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.functions.registry import build_functions
@@ -115,7 +117,7 @@ class NameScope(Struct, frozen=True):
         value = self.values.get(name)
         if value is not None:
             return value, 0, []
-        candidates = ", ".join(f"{candidate}.*" for candidate in self.values) or "functions alone"
+        candidates = ", ".join(f"{candidate}.*" for candidate in self.values)
         detail = f'"{name}" is not known here. {FILE_NAME} accepts: {candidates}.'
         return (DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", detail, traversal.span)])
 
@@ -200,8 +202,8 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
     parts, content_problems = decode_body(body, _FILE_SCHEMA)
     problems = reading.problems
     problems += content_problems
-    strategies = [block for block in parts.blocks if block.type == "strategy"]
-    defaults = [block for block in parts.blocks if block.type == "defaults"]
+    blocks = group_by(parts.blocks, lambda block: block.type)
+    strategies, defaults = blocks.get("strategy", []), blocks.get("defaults", [])
     for duplicate in (*strategies[1:], *defaults[1:]):
         detail = f"Only one `{duplicate.type}` block is allowed."
         problems.append(build_error("duplicate-block", detail, duplicate.header_span))
@@ -258,11 +260,10 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
     def replace_name(match: re.Match[str]) -> str:
         return "SITE" if match[1] or match[2] in sites else match[0]
 
-    groups: dict[tuple[str, Span | None, str], list[Diagnostic]] = {}
-    for problem in problems:
-        neutral_detail = _QUOTED_NAME.sub(replace_name, problem.detail)
-        groups.setdefault((problem.id, problem.subject, neutral_detail), []).append(problem)
-    for first, *further_problems in groups.values():
+    def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
+        return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
+
+    for first, *further_problems in group_by(problems, get_key).values():
         count = format_count(len(further_problems), "other site")
         detail = f"{first.detail} The same holds for {count} of this block."
         yield replace(first, detail=detail) if further_problems else first
@@ -453,11 +454,11 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
     return SiteEntry(
         name=name,
         source=os.path.normpath(str(source)),
-        wave=site_values["wave"] or default_values.get("wave") or "",
+        wave=site_values["wave"] or get_text(default_values, "wave"),
         span=block.header,
         inputs_span=inputs_span,
         inputs=inputs,
-        sensitive=tuple(sorted({_find_secret_input(path, inputs) for path in secret_paths} - {""})),
+        sensitive=tuple(sorted(_list_secret_inputs(secret_paths, inputs))),
         labels=labels,
         backend=backend,
         settings=settings,
@@ -470,11 +471,11 @@ def _build_default_names(names: NameScope) -> NameScope:
     return NameScope(names.functions, {name: value for name, value in names.values.items() if name != "each"})
 
 
-def _find_secret_input(path: Sequence[str | int], inputs: Mapping[str, Any]) -> str:
-    """Find the input of a sensitive path, "" for other paths."""
-    if len(path) < 2 or path[0] != "inputs":
-        return ""
-    return str(path[1]) if path[1] in inputs else ""
+def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) -> AbstractSet[str]:
+    """Return the names of the inputs with a sensitive part, of all if `inputs` is sensitive as a whole."""
+    if ("inputs",) in paths:
+        return inputs.keys()
+    return {str(path[1]) for path in paths if path[0] == "inputs"} & inputs.keys()
 
 
 def _read_object_argument(

@@ -83,7 +83,7 @@ def select_sites(
     """Select the names of the requested sites; report patterns without a match, or matching only `undeclared` sites."""
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
-    if wave and wave not in waves:
+    if wave not in ("", *waves):
         wave_list = ", ".join(f'"{name}"' for name in waves)
         detail = f'-wave: there is no wave "{wave}". There are: {wave_list}.{suggest_name(wave, waves)}'
         problems.append(build_error("unknown-wave", detail))
@@ -231,20 +231,15 @@ def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Seq
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
     """Find a cycle of sites, starting with the first name; [] if there is none."""
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
-    while True:
-        free = [name for name, other_sites in pending.items() if not other_sites & pending.keys()]
-        if not free:
-            break
+    while free := [name for name, other_sites in pending.items() if not other_sites & pending.keys()]:
         for name in free:
             del pending[name]
     if not pending:
         return []
     ring = [min(pending)]
-    while True:
-        following = min(pending[ring[-1]] & pending.keys())
-        if following in ring:
-            return ring[ring.index(following) :]
+    while (following := min(pending[ring[-1]] & pending.keys())) not in ring:
         ring.append(following)
+    return ring[ring.index(following) :]
 
 
 def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:

@@ -74,16 +74,15 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
         return SiteResult(name, SiteStatus.REJECTED, reason)
     # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
     by_name: dict[str, SiteQuestionFinding] = {}
-    for finding in chain.from_iterable(zip_longest(*(part_result.findings for part_result in ordered))):
-        if finding is None:
-            continue  # this part has fewer racks
-        if finding.name not in by_name:
+    rounds = zip_longest(*(part_result.findings for part_result in ordered))
+    for finding in filter(None, chain.from_iterable(rounds)):  # some parts have fewer racks
+        existing = by_name.get(finding.name)
+        if existing is None:
             by_name[finding.name] = finding
-            continue
-        existing = by_name[finding.name]
-        figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
-        is_problem = existing.is_problem or finding.is_problem
-        by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
+        else:
+            figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
+            is_problem = existing.is_problem or finding.is_problem
+            by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
     return replace(ordered[0], findings=tuple(by_name.values()))
 
 

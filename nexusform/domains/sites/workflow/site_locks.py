@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import socket
-from contextlib import suppress
 from pathlib import Path
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
@@ -51,24 +50,9 @@ def _is_lock_process_running(holder: LockInfo) -> bool:
         return False
     try:
         os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as problem:
+        return not isinstance(problem, ProcessLookupError)
     return True
-
-
-def release_session_lock(task: Task, site: SiteEntry) -> None:
-    """Release the lock of a lost worker of this run, if the apply of its site has not started. A remaining
-    lock is reported by the next attempt to take it.
-    """
-    backend, _ = open_current_state(task, site)
-    if backend is None:
-        return
-    with suppress(BackendProblem):
-        lock = read_site_lock(backend, site, task.fleet)
-        if lock is not None and lock.info == describe_session(task.fleet.session) and not lock.has_started:
-            backend.force_unlock(lock.id)
 
 
 def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
@@ -80,15 +64,19 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
         return build_rejected_result(site.name, problems)
     try:
         lock = read_site_lock(backend, site, task.fleet)
-        is_selected = lock is not None and (
-            lock.host == task.unlock_host if task.unlock_host else lock.info == describe_session(task.fleet.session)
-        )
-        if lock is None or not is_selected or lock.has_started or (task.unlock_host and lock.is_running):
+        if lock is None or lock.has_started or not _is_lock_of_task(lock, task):
             return SiteResult(site.name, SiteStatus.SKIPPED, lock=lock)
         backend.force_unlock(lock.id)
     except BackendProblem as problem:
         return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     return SiteResult(site.name, SiteStatus.APPLIED, lock=lock)
+
+
+def _is_lock_of_task(lock: SiteLock, task: Task) -> bool:
+    """Return whether a dead process on the host of the task, or the run of the task, holds a lock."""
+    if not task.unlock_host:
+        return lock.info == describe_session(task.fleet.session)
+    return lock.host == task.unlock_host and not lock.is_running
 
 
 def open_current_state(task: Task, site: SiteEntry) -> tuple[StateBackend | None, list[Diagnostic]]:

@@ -97,13 +97,14 @@ def build_site_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnost
 
 def _convert_finding(finding: Finding) -> SiteDiagnostic:
     problem = finding.diagnostic
+    file, line = (problem.subject.filename, problem.subject.start.line) if problem.subject else ("", 0)
     return SiteDiagnostic(
         severity=problem.severity.value,
         id=problem.id,
         summary=problem.summary,
         detail=problem.detail,
-        file=problem.subject.filename if problem.subject else "",
-        line=problem.subject.start.line if problem.subject else 0,
+        file=file,
+        line=line,
         address=problem.address,
         level=finding.level.value,
         is_preexisting=finding.is_preexisting,

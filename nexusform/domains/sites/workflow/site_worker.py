@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import RLock
@@ -28,7 +28,6 @@ from nexusform.domains.sites.workflow.site_locks import (
     describe_session,
     open_current_state,
     read_site_lock,
-    release_session_lock,
     unlock_site,
 )
 from nexusform.domains.sites.workflow.site_project import (
@@ -130,27 +129,16 @@ class FleetTaskWorker:
 
     def _run_task_by_kind(self, task: Task, site: SiteEntry) -> SiteResult:
         start_access_record()
-        match task.kind:
-            case SiteTaskKind.PLAN:
-                return _plan_site(task, site)
-            case SiteTaskKind.PREPARE:
-                return self._prepare_site(task, site)
-            case SiteTaskKind.APPLY:
-                return self._apply_site(task, site)
-            case SiteTaskKind.RELEASE:
-                if (task.fleet.session, task.site) not in self._prepared_sites:  # the preparing worker is lost
-                    release_session_lock(task, site)
-                self._release_lock(task)
-                return SiteResult(task.site, SiteStatus.SKIPPED)
-            case SiteTaskKind.UNLOCK:
-                return unlock_site(task, site)
-            case SiteTaskKind.STATUS:
-                return _read_site_status(task, site)
-            case SiteTaskKind.ASK:
-                # questions import modules that no plan needs
-                from nexusform.domains.sites.workflow.site_questions import run_question_part
-
-                return run_question_part(task, site)
+        runners: Mapping[SiteTaskKind, Callable[[Task, SiteEntry], SiteResult]] = {
+            SiteTaskKind.PLAN: _plan_site,
+            SiteTaskKind.PREPARE: self._prepare_site,
+            SiteTaskKind.APPLY: self._apply_site,
+            SiteTaskKind.RELEASE: self._release_site,
+            SiteTaskKind.UNLOCK: unlock_site,
+            SiteTaskKind.STATUS: _read_site_status,
+            SiteTaskKind.ASK: _run_question,
+        }
+        return runners[task.kind](task, site)
 
     # --- apply ---------------------------------------------------------------------------------
 
@@ -180,10 +168,17 @@ class FleetTaskWorker:
             exit_stack.close()
         return result
 
+    def _release_site(self, task: Task, site: SiteEntry) -> SiteResult:
+        """Unlock a site, also if the preparing worker is lost."""
+        if (task.fleet.session, site.name) not in self._prepared_sites:
+            unlock_site(task, site)
+        self._release_lock(task)
+        return SiteResult(site.name, SiteStatus.SKIPPED)
+
     def _apply_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Apply a prepared site; prepare it here if the preparing worker is lost."""
-        if (task.fleet.session, site.name) not in self._prepared_sites:  # the preparing worker is lost
-            release_session_lock(task, site)
+        if (task.fleet.session, site.name) not in self._prepared_sites:
+            unlock_site(task, site)  # the next attempt to take it reports a remaining lock
             result = self._prepare_site(task, site)
             if not result.is_locked:
                 return result
@@ -208,7 +203,14 @@ class FleetTaskWorker:
                     self._prepared_sites.pop((session, name)).exit_stack.close()
 
 
-# --- plan --------------------------------------------------------------------------------------
+# --- plan and questions ------------------------------------------------------------------------
+
+
+def _run_question(task: Task, site: SiteEntry) -> SiteResult:
+    """Run the part of a question; questions import modules without use for plans."""
+    from nexusform.domains.sites.workflow.site_questions import run_question_part
+
+    return run_question_part(task, site)
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
@@ -331,10 +333,6 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     else:
         assert prepared.plan is not None, "a site that was compared"
         plan = prepared.plan
-        if not plan.has_changes:
-            return SiteResult(
-                task.site, SiteStatus.UNCHANGED, digest=task.digest, state_location=describe_state_location(run, site)
-            )
         outcome = apply_plan(run, plan, StepListener(), options)
     # Build the result of an apply.
     applied = outcome.applied

@@ -81,7 +81,7 @@ def record_state_locations(opened: OpenedFleet, location: CommandContext, result
     current_states = {
         result.site: _KnownState(entries[result.site].backend, result.state_location)
         for result in results
-        if result.serial and result.state_location and result.site in entries
+        if result.serial and result.site in entries
     }
     if current_states and current_states.items() - known_states.items():
         path = Path(location.data_directory, _STATE_LIST)
@@ -108,10 +108,9 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
         return
     pattern = normalize_state_location("local", backend.describe())
-    name = f"(?P<site>{SITE_NAME.pattern})"
-    parts = [re.escape(part) for part in pattern.split(ANY_SITE)]
-    path_pattern = re.compile(name.join(parts[:2]) + "".join(f"(?P=site){part}" for part in parts[2:]))
-    glob_pattern = "*".join(glob.escape(part) for part in pattern.split(ANY_SITE))
+    head, _, tail = re.escape(pattern).partition(ANY_SITE)
+    path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
+    glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
         match = path_pattern.fullmatch(path)
         if match is not None and not path.endswith(_OTHER_SUFFIXES) and os.path.isfile(path):  # noqa: PTH113
@@ -132,9 +131,8 @@ def _read_undeclared_site(
         return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
-        return UndeclaredSite(
-            name, known_state.state_location, reason=summarize_problem(problems[0] if problems else None)
-        )
+        reason = summarize_problem(next(iter(problems), None))
+        return UndeclaredSite(name, known_state.state_location, reason=reason)
     state = stored.state
     if not state.instances:
         return None
@@ -147,10 +145,10 @@ def _open_known_state(
     """Open the backend of a known state: by a template, or as a local file."""
     for template in templates:
         if template.backend == known_state.backend:
-            settings = dict(template.settings)
-            for key, value in settings.items():
-                if isinstance(value, str):
-                    settings[key] = value.replace(ANY_SITE, name)
+            settings = {
+                key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
+                for key, value in template.settings.items()
+            }
             backend = _open_backend(replace(template, name=name, settings=settings), fleet)
             if backend is None:
                 continue
@@ -173,4 +171,4 @@ def count_placements(state: State) -> dict[str, int]:
         if resource_type is not None and instance.current is not None:
             for kind in list_placement_kinds(resource_type):
                 counts[kind] += collect_names(kind, resource_type, instance.current.attributes).total()
-    return {kind: count for kind, count in sorted(counts.items()) if count}
+    return dict(sorted((+counts).items()))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from enum import StrEnum
+from itertools import filterfalse
 from pathlib import Path
 from typing import Final
 
@@ -65,7 +66,7 @@ class FleetApplyProgress(Struct):
 
     def find_time(self, event: ProgressEventKind, wave: str) -> float | None:
         """Find the last time of an event in a wave, None without one."""
-        times = [line.at for line in self.lines if line.event is event and line.wave == wave]
+        times = [line.at for line in self.lines if (line.event, line.wave) == (event, wave)]
         return max(times, default=None)
 
     def is_finished(self, wave: str) -> bool:
@@ -74,8 +75,8 @@ class FleetApplyProgress(Struct):
 
     def find_unfinished_wave(self) -> str:
         """Find the wave in progress, "" if there is none."""
-        started_waves = [line.wave for line in self.lines if line.event is ProgressEventKind.STARTED]
-        return next((wave for wave in started_waves if not self.is_finished(wave)), "")
+        started_waves = (line.wave for line in self.lines if line.event is ProgressEventKind.STARTED)
+        return next(filterfalse(self.is_finished, started_waves), "")
 
 
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
@@ -89,7 +90,7 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
     lines: list[WaveProgressLine] = []
     complete_lines, _, _ = data.rpartition(b"\n")  # an incomplete line does not count
-    for number, text in enumerate(complete_lines.split(b"\n") if complete_lines else (), start=1):
+    for number, text in enumerate(complete_lines.splitlines(), start=1):
         try:
             line = msgspec.json.decode(text, type=WaveProgressLine)
         except msgspec.MsgspecError:

@@ -243,8 +243,10 @@ def _apply_until_stop(
         return tally.stop_reason
     not_started = {task.site for task in remaining}
     _release_site_locks(fleet_apply, [site for site in prepared if site.name in not_started])
-    if tally.stop_reason or fleet_apply.observer.is_stopping():
-        return tally.stop_reason or "The run was interrupted; sites in progress were finished."
+    if tally.stop_reason:
+        return tally.stop_reason
+    if fleet_apply.observer.is_stopping():
+        return "The run was interrupted; sites in progress were finished."
     return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
 
 
@@ -297,7 +299,8 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
     locked = read_locked_sites(fleet_apply.engine, fleet_apply.fleet, names)
     for result in locked:
-        reason = f"{result.lock.who} holds its lock." if result.lock is not None else result.reason
+        assert result.lock is not None, "a locked site"
+        reason = f"{result.lock.who} holds its lock."
         fleet_apply.results[result.site] = replace(result, status=SiteStatus.REJECTED, reason=reason)
     return format_locked_sites(locked, fleet_apply.clock.read_time())
 
