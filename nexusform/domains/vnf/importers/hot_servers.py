@@ -211,7 +211,7 @@ class HotReading(Struct):
     nested: Mapping[str, str]
     known_vdus: Mapping[str, bool] = field(default_factory=dict)
     notes: dict[str, DocumentFindings] = field(default_factory=dict)
-    open_templates: dict[str, Node | None] = field(default_factory=dict)
+    open_templates: dict[str, Node] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
@@ -250,7 +250,7 @@ def compute_group_repetition(
         sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
     else:
         sizes = _parse_scaled_sizes(template, resource)
-    is_bounded = sizes.maximum is not None and outer.maximum is not None
+    limit, outer_limit = sizes.maximum, outer.maximum
     unknown_count = outer.unknown_count
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):
@@ -258,7 +258,7 @@ def compute_group_repetition(
         unknown_count = UnknownCount(description, sizes.node, template.notes)
     return ResourceRepetition(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
-        maximum=min((sizes.maximum or 0) * (outer.maximum or 0), MAX_INSTANCES) if is_bounded else None,
+        maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
         is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),

@@ -144,17 +144,12 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `list_join`: the joined texts of lists."""
-    body = resolve_intrinsic_functions(argument, template, depth)
-    if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
-        return UnresolvedValue("list_join")
-    separator, *lists = body
-    texts = []
-    for part in chain.from_iterable(item for item in lists if isinstance(item, list)):
-        if not isinstance(part, (str, int, float)):
-            return UnresolvedValue("list_join")
-        texts.append(str(part))
-    text: str = separator.join(texts)
-    return text
+    match resolve_intrinsic_functions(argument, template, depth):
+        case [str(separator), *lists] if lists:
+            parts = list(chain.from_iterable(item if isinstance(item, list) else [item] for item in lists))
+            if all(isinstance(part, (str, int, float)) for part in parts):
+                return separator.join(map(str, parts))
+    return UnresolvedValue("list_join")
 
 
 _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {

@@ -101,7 +101,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
             profiles.setdefault(name, profile)
     levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
-    sizes = next((level.sizes for level in levels if level.name == default), {})
+    sizes = {level.name: level.sizes for level in levels}.get(default, {})
     vdus = tuple(
         _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes) for name, body in bodies.items()
     )
@@ -196,7 +196,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
     if compute is None:
         hint = suggest_name(compute_name, computes)
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
-        notes.add_warning(compute_reference if not compute_reference.is_absent else body, IGNORED, detail)
+        notes.add_warning(compute_reference, IGNORED, detail)
         compute = Node(None, body.position)
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
     memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
@@ -225,7 +225,7 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
     if node.is_absent:
         return None
     try:
-        number = 0.0 if isinstance(node.data, bool) else float(str(node.data))
+        number = float(str(node.data))
     except ValueError:
         number = 0.0
     if not 0 < number <= _MAX_SIZE:
@@ -267,7 +267,7 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
     elif len(names) > 1:
         detail = "no default-instantiation-level is set, and several instantiation-levels exist."
         notes.add_error(flavour.get_node("instantiation-level"), INVALID_DOCUMENT, detail)
-    return names[0] if names else ""
+    return next(iter(names), "")
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
@@ -278,7 +278,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
         order = [step for step, _ in body.get_node("step-deltas").list_texts()] or list(deltas)
         increments: dict[str, list[int]] = {}
         for position, step in enumerate(order):
-            for part in deltas[step].get_node("vdu-delta").list_items() if step in deltas else ():
+            for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
                 if vdu:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
 _BODY: Final = ("type", "members", "targets", "properties", "description")
@@ -63,10 +63,7 @@ class Topology(Struct, frozen=True):
                 return node
             name = node.data["get_input"]
             path = name if isinstance(name, list) else [name]
-            data: Any = self.inputs
-            for step in path:
-                data = data.get(step) if isinstance(data, Mapping) and isinstance(step, str) else None
-            node = Node(data, node.position)
+            node = Node(get_value_at_path(self.inputs, *map(str, path)), node.position)
         return Node(None, node.position)
 
 

@@ -176,9 +176,9 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
         number = None
     memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
     parts = list_bodies(compute.get_node("virtual_local_storage"))
-    sizes = [_parse_storage(topology.get_value(part, "size_of_storage"), notes) for part in parts]
-    known_sizes = [size for size in sizes if size is not None]
-    return VduSize(number, memory or None, sum(known_sizes) if known_sizes else None)
+    nodes = (topology.get_value(part, "size_of_storage") for part in parts)
+    sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
+    return VduSize(number, memory or None, sum(sizes) if sizes else None)
 
 
 def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
@@ -332,7 +332,7 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     if unit is None:
         return None
     integer_part, _, fraction = match[1].partition(".")
-    billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0") or "0")
+    billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))
 
 
@@ -472,14 +472,10 @@ def _warn_duplicate_deltas(
     aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology, notes: DocumentFindings
 ) -> None:
     """Warn about two policies for one aspect and VDU; the name of one may hint at the intended VDU."""
-    other_names = [name for name, _ in topology.nodes if name != vdu]
-    wrong_policy, hint = policies[1], ""
-    for deltas in policies:
-        intended_vdu = next((name for name in other_names if deltas.policy.startswith(name)), None)
-        if intended_vdu is not None:
-            wrong_policy = deltas
-            hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".'
-            break
+    pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
+    misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
+    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))
+    hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
         f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '

@@ -235,11 +235,9 @@ def _get_flavour(document: _ToscaDefinitions) -> str:
     return get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
 
 
-def _list_node_types(document: _ToscaDefinitions) -> Iterator[str]:
-    for body in get_mapping(document.content, "topology_template", "node_templates").values():
-        kind = get_value_at_path(body, "type")
-        if isinstance(kind, str):
-            yield kind
+def _list_node_types(document: _ToscaDefinitions) -> list[str]:
+    bodies = get_mapping(document.content, "topology_template", "node_templates").values()
+    return [get_text(body, "type") for body in bodies]
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
@@ -251,7 +249,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
         if len(flavours) > 1:
             raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
         return flavours[0]
-    if names_text and "" not in flavours:
+    if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
     return ""

@@ -90,9 +90,8 @@ class VduScaleSteps(Struct, frozen=True):
 
     def sum_increments(self, level: int) -> int:
         """Return the number of VMs added up to and including this level."""
-        if not self.increments or level <= 0:
-            return 0
-        return sum(self.increments[:level]) + self.increments[-1] * max(level - len(self.increments), 0)
+        repeated_levels = max(level - len(self.increments), 0)
+        return sum(self.increments[: max(level, 0)]) + sum(self.increments[-1:]) * repeated_levels
 
 
 class ScalingAspect(Struct, frozen=True):
