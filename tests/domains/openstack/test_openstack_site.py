@@ -461,3 +461,13 @@ def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capfd.readouterr().out.split())
     assert "Nova picks" in text or "machines too" in text
     assert "Azure" not in text
+
+
+@pytest.mark.parametrize(
+    "host", ["1", "{ availability_zone = [] }", "{ numa_cells = [1] }", "{ resources = { VCPU = 1 } }"]
+)
+def test_inventory_of_another_shape_is_rejected(capfd: pytest.CaptureFixture[str], host: str) -> None:
+    text = CONFIGURATION.replace("data.openstack_inventory.o\n", f"{{ hosts = {{ compute01 = {host} }} }}\n")
+    Path("main.nf.hcl").write_text(text.replace("SETTINGS", ""))
+    assert run_command_line(["plan"]) == 1
+    assert "The inventory is not one of data openstack_inventory" in read_output(capfd)

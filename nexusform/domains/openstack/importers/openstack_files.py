@@ -374,11 +374,11 @@ def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _parse_device_pool(pool: Any) -> dict[str, Any]:
-    fields = dict(_unwrap_versioned_object(pool))
-    properties = {**fields, **(fields.pop("tags", None) or {})}
+    properties = dict(_unwrap_versioned_object(pool))
+    properties |= properties.pop("tags", None) or {}
     node = properties.pop("numa_node", None)
     return {
         "count": int(properties.pop("count")),
         "numa_node": None if node is None else int(node),
-        "properties": {str(key): str(value) for key, value in sorted(properties.items()) if key != "tags"},
+        "properties": {str(key): str(value) for key, value in sorted(properties.items())},
     }

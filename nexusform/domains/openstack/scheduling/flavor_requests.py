@@ -116,7 +116,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
     for values in (properties, image):
         for key, known in _VALUES.items():
-            if values.get(key) and values[key] not in known:
+            if values.get(key, "") not in ("", *known):
                 raise ValueError(_format_invalid_property(key, values[key]))
     numa = _parse_numa_request(flavor, image)
     affinity = _select_property(properties, image, _AFFINITY)

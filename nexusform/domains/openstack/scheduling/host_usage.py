@@ -193,8 +193,7 @@ class UsageTable:
             matching = [pool for pool in pools if pool.has_properties(device.alias.properties)]
             matching.sort(key=lambda pool: pool.numa_node not in nodes)
             if matching:
-                index = next(number for number, pool in enumerate(pools) if pool is matching[0])
-                pools[index] = replace(matching[0], count=matching[0].count + device.count)
+                pools[pools.index(matching[0])] = replace(matching[0], count=matching[0].count + device.count)
             else:
                 pools.append(DevicePool(device.count, device.alias.properties, next(iter(nodes), None)))
         return replace(usage, cells=cells, pools=tuple(pools))

@@ -6,6 +6,7 @@ Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/alloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,6 +32,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_host,
     build_server,
     build_sku_name,
+    split_list,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
 from nexusform.json_data.plain_data import get_mapping
@@ -225,8 +227,8 @@ class _NovaRules(NamedTuple):
             name = key.removeprefix(_SCOPED_SPEC)
             if value.split(maxsplit=1)[:1] != [value]:
                 return f"{name} has an operator ({value}), and its effect is not predicted"
-            texts = [metadata[name] for metadata in host.aggregates.values() if name in metadata]
-            values = {part.strip() for text in texts for part in text.split(",")}
+            texts = (metadata.get(name, "") for metadata in host.aggregates.values())
+            values = chain.from_iterable(map(split_list, texts))
             return "" if value in values else f"no aggregate of the host has {name}={value}"
         return ""
 
@@ -383,13 +385,13 @@ def _normalize_weights(figures: Sequence[float], minimum: float | None) -> list[
 def _get_multiplier(weigher: str, host: NovaHost, multipliers: Mapping[str, float]) -> float:
     """Return the multiplier of a host: the least one of its aggregates, else the configured one."""
     key = f"{weigher}_weight_multiplier"
-    values = [float(metadata[key]) for metadata in host.aggregates.values() if _is_number(metadata.get(key))]
+    values = [float(metadata[key]) for metadata in host.aggregates.values() if _is_number(metadata.get(key, ""))]
     return min(values, default=multipliers[weigher])
 
 
-def _is_number(text: str | None) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        float(text or "")
+        float(text)
     except ValueError:
         return False
     return True

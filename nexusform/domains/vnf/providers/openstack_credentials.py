@@ -101,7 +101,7 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
         raise ProviderProblem(explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it"))
     try:
         document = yaml.safe_load(read_regular(path, _MAX_BYTES))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
         raise ProviderProblem(f"{path} cannot be read as YAML.") from None
     entry = get_mapping(document, "clouds", cloud)
     auth = entry.get("auth")
@@ -128,9 +128,9 @@ def _check_login(credentials: Credentials, source: str) -> Credentials:
 
 def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
     """Build the request of Keystone's interface v3."""
-    user: dict[str, Any] = {"id": fields["user_id"]} if "user_id" in fields else {}
-    if not user and "username" in fields:
-        user = {"name": fields["username"], "domain": _build_domain(fields, "user_domain")}
+    user: dict[str, Any] = {"name": fields.get("username"), "domain": _build_domain(fields, "user_domain")}
+    if "user_id" in fields:
+        user = {"id": fields["user_id"]}
     if _has_application_credential(fields):
         credential: dict[str, Any] = {"secret": fields["application_credential_secret"]}
         if "application_credential_id" in fields:

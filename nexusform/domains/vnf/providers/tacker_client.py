@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
@@ -145,8 +147,9 @@ class TackerClient:
         if self._credentials is not None:
             self._token = self._token or fetch_token(self._credentials)
             headers["X-Auth-Token"] = self._token
-        content = None if body is None else json.dumps(body).encode()
-        if content is not None:
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         try:
             answer = self._client.send(ApiRequest(method, f"{_BASE}{path}", query, content, headers))
@@ -157,12 +160,10 @@ class TackerClient:
             return self._send(method, path, body, query, is_repeated=True)
         if answer.is_success or (method in ("GET", "DELETE") and answer.status == _NOT_FOUND):
             return answer
-        try:
+        document = None
+        with suppress(ValueError):
             document = parse_json(answer.content)
-        except ValueError:
-            document = None
-        reason = document.get("detail") if isinstance(document, Mapping) else None
-        detail = str(reason or "it gave no reason.").strip()
+        detail = str(get_value_at_path(document, "detail") or "it gave no reason.").strip()
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
         is_unreachable = answer.status > _SERVER_ERROR
         raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
@@ -141,7 +141,7 @@ class OperationRunner(Struct, frozen=True):
 _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 
-def is_running(operation: Mapping[str, Any] | None) -> bool:
+def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
     """Return whether an operation has not ended."""
     return operation is not None and str(operation.get("operationState")) not in _ENDED
 

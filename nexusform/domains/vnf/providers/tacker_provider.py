@@ -37,7 +37,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text, replace_unknown
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, replace_unknown
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
@@ -88,7 +88,7 @@ class TackerProvider(FixedIdentity):
         """Find the running VNF of a block for import, by its name and VNFD. Raises ProviderProblem."""
         _require_vnf(resource_type)
         vnf = read_documents(arguments).vnf
-        name = str(arguments.get("name") or "")
+        name = get_text(arguments, "name")
         running = [instance for instance in self._list_instances() if instance.is_instantiated]
         matches = [
             instance
@@ -161,7 +161,7 @@ class TackerProvider(FixedIdentity):
         """Scale a VNF, then heal the VNFCs to re-create. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
-        instance_id = str(planned.get("vnf_instance_id") or "")
+        instance_id = get_text(planned, "vnf_instance_id")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
         try:
             self._change_levels(runner, instance, request.final_attributes or planned, only_in=request.is_release)
@@ -190,7 +190,7 @@ class TackerProvider(FixedIdentity):
     def _read_object(self, request: ReadRequest) -> ReadResult:
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
-        instance_id = str(known.get("vnf_instance_id") or "")
+        instance_id = get_text(known, "vnf_instance_id")
         if instance_id and request.planned is None:
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
@@ -229,7 +229,7 @@ class TackerProvider(FixedIdentity):
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it."""
         latest = runner.find_latest_operation(instance.id)
-        if latest is None or not is_running(latest):
+        if not is_running(latest):
             return _require_instance(runner, instance.id)
         if request.resumed_operation is None:
             name = f"{latest.get('operation')} ({latest.get('operationState')})"
@@ -329,11 +329,11 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
     """Return whether an interrupted run of this step healed already."""
-    if not resumed_operation or latest is None or latest.get("operation") != "HEAL":
+    if not resumed_operation or get_text(latest, "operation") != "HEAL":
         return False
-    identifier = str(latest.get("id"))
+    identifier = get_text(latest, "id")
     is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return latest.get("operationState") == COMPLETED and (is_later or resumed_operation == identifier)
+    return get_text(latest, "operationState") == COMPLETED and (is_later or resumed_operation == identifier)
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -342,10 +342,11 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
     connections = body.get("vimConnectionInfo")
     if isinstance(connections, list):  # as in version 1 of the interface
-        rows = {str(row.get("id") or number): row for number, row in enumerate(connections)}
         body["vimConnectionInfo"] = {
-            key: {name: _VIM_TYPES.get(value, value) for name, value in row.items() if name != "id"}
-            for key, row in rows.items()
+            str(row.get("id") or number): {
+                name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"
+            }
+            for number, row in enumerate(list_mappings(connections))
         }
     body["flavourId"] = planned.get("flavour_id")
     if planned.get("instantiation_level"):

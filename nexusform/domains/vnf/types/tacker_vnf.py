@@ -24,6 +24,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     VDU_BLOCK,
     WORKER,
     build_document_problems,
+    compute_target_levels,
     format_sku,
     get_document_path,
     get_image,
@@ -269,8 +270,8 @@ def compute_demand(
         return None, []
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
-    scale_levels = {name: int(level) for name, level in get_mapping(attributes, "scale_levels").items() if level}
-    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), scale_levels).numbers
+    levels = compute_target_levels(attributes)
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []

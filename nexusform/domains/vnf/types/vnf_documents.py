@@ -172,8 +172,7 @@ def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
     lines_by_kind: dict[tuple[str, str], list[str]] = {}
     for problem in findings:
         line = f":{problem.line}" if problem.line else ""
-        sentence = problem.detail if problem.detail.endswith((".", "?")) else f"{problem.detail}."
-        text = f"{problem.file}{line}: {sentence}"
+        text = f"{problem.file}{line}: {problem.detail}"
         if problem.severity is Severity.ERROR:
             problems.append(Problem(get_document_path(problem.file), problem.id, text, line=problem.line))
         else:
