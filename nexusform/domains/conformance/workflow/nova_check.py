@@ -68,7 +68,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     cases: list[Body] = []
     for (site, request), hosts in zip(((s, r) for s in sites for r in s.requests), answers[1:], strict=False):
         checked += bool(request.predicted)
-        if request.predicted and request.predicted not in hosts and len(differences) < _MAX_DIFFERENCES:
+        if request.predicted not in ("", *hosts) and len(differences) < _MAX_DIFFERENCES:
             actual = next(iter(hosts), "")
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
             cases.append(site.build_case(request, hosts, version))

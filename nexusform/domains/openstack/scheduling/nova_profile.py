@@ -6,7 +6,7 @@ Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/alloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -235,9 +235,8 @@ class _NovaRules(NamedTuple):
 
 def _find_missing_filter(request: FlavorRequest, enabled: frozenset[str]) -> str:
     """Return a filter needed by a request and not enabled, or ""."""
-    if request.numa and NUMA not in enabled:
-        return NUMA
-    return PCI if request.devices and PCI not in enabled else ""
+    needed = ((NUMA, request.numa), (PCI, request.devices))
+    return next((name for name, is_needed in needed if is_needed and name not in enabled), "")
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
@@ -457,7 +456,7 @@ class NovaSite(NamedTuple):
     def list_flavors_with_images(self) -> list[tuple[Flavor, str]]:
         """Return the flavors, alone and with the images with requests."""
         images = [name for name, properties in self.images.items() if select_image_requests(properties)]
-        return [(flavor, image) for flavor in self.flavors for image in ("", *images)]
+        return list(product(self.flavors, ("", *images)))
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""

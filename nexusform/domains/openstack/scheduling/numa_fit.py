@@ -256,7 +256,7 @@ def _select_dedicated_cpus(
 
 def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
     """Return free CPUs for emulator threads, none without dedicated vCPUs."""
-    return tuple(cpu for core in cores for cpu in sorted(core.difference(pins or ())))[:count] if pins else ()
+    return tuple(cpu for core in cores for cpu in sorted(core.difference(pins)))[:count] if pins else ()
 
 
 def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:

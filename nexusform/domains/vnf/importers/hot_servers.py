@@ -275,9 +275,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     desired_node = find_first_field(properties, *_DESIRED)
     desired = _parse_instance_count(template, desired_node)
     minimum = min_size or 0
-    members = desired
-    if members is None:
-        members = 1 if min_size is None else min_size
+    members = next(size for size in (desired, min_size, 1) if size is not None)
     for contradiction in _describe_contradictions(members, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
@@ -377,7 +375,7 @@ def _add_group_membership(
     """Record the group membership of a server: its own hints, else the nearest around it; zones are ignored."""
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
-    if not zone.is_absent and isinstance(template.resolve_value(zone), str):
+    if isinstance(template.resolve_value(zone), str):
         detail = f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
         notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:

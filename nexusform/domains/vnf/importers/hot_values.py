@@ -113,11 +113,8 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
     value = template.resolve_parameter(path[0])
     for step in path[1:]:
         key = resolve_intrinsic_functions(step, template, depth)
-        is_map_key = isinstance(value, Mapping) and isinstance(key, str) and key in value
-        is_list_index = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
-        if is_map_key or is_list_index:
-            value = value[key]
-        else:
+        value = get_value_at_path(value, key if isinstance(key, int) else str(key))
+        if value is None:
             return UnresolvedValue("the parameter " + ".".join(str(part) for part in path))
     return value
 

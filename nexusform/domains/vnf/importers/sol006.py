@@ -78,8 +78,9 @@ def find_descriptor(document: Node) -> Node | None:
 
 def list_flavours(document: Mapping[str, Any]) -> list[str]:
     """Return the deployment flavours in a document (plain data); none for another kind."""
-    descriptors = [part for key, part in document.items() if _strip_yang_prefix(str(key)) == _DESCRIPTOR]
-    flavours = chain.from_iterable(list_mappings(part, _FLAVOUR) for part in descriptors)
+    flavours = chain.from_iterable(
+        list_mappings(part, _FLAVOUR) for key, part in document.items() if _strip_yang_prefix(str(key)) == _DESCRIPTOR
+    )
     return [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
 
 
@@ -296,13 +297,13 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
     """Yield the rules of the flavour's groups and profiles."""
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
-    members: dict[str, list[str]] = {name: [] for name in groups}
+    members: dict[str, dict[str, None]] = {name: {} for name in groups}
     for vdu, profile in profiles.items():
         for entry in profile.get_node(_GROUP).list_items():
             node = entry if entry.text else entry.get_node("id")
             group = _get_name(node)
             if group in members:
-                members[group].append(vdu)
+                members[group][vdu] = None
             else:
                 hint = suggest_name(group, groups)
                 detail = f'the group "{group}" of the VDU "{vdu}" is not defined in the flavour.{hint}'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct
@@ -73,10 +74,9 @@ def parse_topology(
     """Return the topology of all documents together, or of those of the flavour."""
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
     parents: dict[str, str] = {}
-    for document in documents:
-        for section in ("node_types", "group_types", "policy_types"):
-            for name, body in document.get_node(section).list_fields():
-                parents[name] = body.get_node("derived_from").text
+    for document, section in product(documents, ("node_types", "group_types", "policy_types")):
+        for name, body in document.get_node(section).list_fields():
+            parents[name] = body.get_node("derived_from").text
     inputs: dict[str, Any] = {}
     nodes: list[tuple[str, Node]] = []
     groups: list[tuple[str, Node]] = []
@@ -115,17 +115,16 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a deployment flavour; all if none matches."""
-    flavours = [_get_flavour(document) for document in documents]
-    named_flavours = [flavour for flavour in flavours if flavour.text]
-    if not flavour_id or not named_flavours:
+    flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
+    flavours.pop("", None)
+    if not flavour_id or not flavours:
         return list(documents)
-    if flavour_id not in {flavour.text for flavour in named_flavours}:
-        names = ", ".join(f'"{flavour.text}"' for flavour in named_flavours)
+    if flavour_id not in flavours:
+        names = ", ".join(f'"{name}"' for name in flavours)
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
-        notes.add_error(named_flavours[0], INVALID_DOCUMENT, detail)
+        notes.add_error(next(iter(flavours.values())), INVALID_DOCUMENT, detail)
         return list(documents)
-    pairs = zip(documents, flavours, strict=True)
-    return [document for document, flavour in pairs if flavour.text in ("", flavour_id)]
+    return [document for document in documents if _get_flavour(document).text in ("", flavour_id)]
 
 
 def _get_flavour(document: Node) -> Node:

@@ -260,8 +260,11 @@ def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_T
     if document is None:
         return None
     own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
-    other_documents = [other for other in definitions if other is not document]
-    required_texts = [other.text for other in other_documents if not own_types.isdisjoint(_list_declared_types(other))]
+    required_texts = (
+        other.text
+        for other in definitions
+        if other is not document and not own_types.isdisjoint(_list_declared_types(other))
+    )
     return "\n---\n".join([document.text, *required_texts])
 
 
@@ -291,17 +294,16 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
     if not flavour and len(folders) == 1:
         flavour = folders[0]
     start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
-    hot_files = [name for name in names if _is_hot_file(name)]
+    hot_files = filter(_is_hot_file, names)
     relative_names = [name.removeprefix(start) for name in hot_files if name.startswith(start)]
     top_names = [name for name in relative_names if "/" not in name]
-    nested_names = [name for name in relative_names if "/" in name]
     if len(top_names) > 1:
         files = ", ".join(f"{start}{top}" for top in top_names)
         raise _build_error(f"{start} in it contains several files ({files}); Tacker supports one.")
     if not top_names:
         return None, {}
     nested: dict[str, str] = {}
-    for name in nested_names:
+    for name in sorted(set(relative_names).difference(top_names)):
         base_name = posixpath.basename(name)
         unique_name = name if base_name in nested else base_name
         nested[unique_name] = read(f"{start}{name}", start)

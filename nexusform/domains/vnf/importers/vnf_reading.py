@@ -26,6 +26,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
+    count_vms,
     has_errors,
 )
 
@@ -185,14 +186,14 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
     anti-affinity rule conflict only with at least two shared VMs.
     """
     if rule.is_affinity != other.is_affinity:
-        shared_vms = sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus)
+        shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)
         return shared_vms > max(rule.max_per_location, other.max_per_location)
     return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
 
 
 def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
     """Warn about contradicting rules: only the plan knows the size, and rejects one that violates both."""
-    names = ", ".join(name for name in rule.vdus if name in other.vdus)
+    names = ", ".join(filter(other.vdus.__contains__, rule.vdus))
     first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."

@@ -155,7 +155,7 @@ def _can_roll_back(operation: Mapping[str, Any]) -> bool:
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
     error = get_mapping(operation, "error")
     reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
-    text = " ".join(reason if reason.endswith(".") else f"{reason}." for reason in reasons)
+    text = " ".join(f"{reason.removesuffix('.')}." for reason in reasons)
     return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"
 
 
@@ -226,14 +226,12 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
     matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
     remaining = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
-    free_names = [name for name in recorded if name not in matches]
     for is_same_host in (True, False):
         for vnfc in list(remaining):
-            fitting = (name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host))
-            name = next(fitting, None)
-            if name is not None:
-                matches[name] = vnfc
-                free_names.remove(name)
+            free_names = [name for name in recorded if name not in matches]
+            fitting = [name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host)]
+            if fitting:
+                matches[fitting[0]] = vnfc
                 remaining.remove(vnfc)
     numbers = {vnfc["number"] for vnfc in recorded.values()}
     names_hosts = has_standard_user_data(attributes)
@@ -257,7 +255,7 @@ def _build_vnfc_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: 
 
 def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host: bool) -> bool:
     is_same_vdu = vnfc["vdu"] == observed.vdu
-    return is_same_vdu and (not is_same_host or (bool(observed.host) and vnfc.get("machine") == observed.host))
+    return is_same_vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:

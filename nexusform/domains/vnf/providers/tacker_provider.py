@@ -219,8 +219,9 @@ class TackerProvider(FixedIdentity):
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
             prefix = f"{owner.rpartition('#')[0]}#"
-            not_instantiated = [instance for instance in instances if not instance.is_instantiated]
-            candidates += [instance for instance in not_instantiated if instance.owner.startswith(prefix)]
+            candidates += [
+                instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
+            ]
         return next(iter(candidates), None)
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
@@ -286,9 +287,7 @@ def _require_vnf(resource_type: str) -> None:
 
 def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
     _require_vnf(request.key.type)
-    if request.planned is None:
-        raise ProviderProblem(f"{request.address} has no planned attributes.")
-    planned: Mapping[str, Any] = replace_unknown(request.planned)
+    planned: Mapping[str, Any] = replace_unknown(request.planned_attributes)
     return planned
 
 

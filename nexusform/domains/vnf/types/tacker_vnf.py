@@ -241,7 +241,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
-    scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
+    scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""
     text = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
     if unmet_rule.conflicting_rule is not None:
         other = unmet_rule.conflicting_rule

@@ -73,7 +73,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
         kind, noun = (dict, "object") if name == PARAMETERS else (str, "text")
         if not isinstance(requested, kind):
             problems.append(_build_request_problem(f"{field} is no {noun}."))
-        elif name == PARAMETERS and isinstance(configured, dict):
+        elif isinstance(configured, dict):
             # Configured parameters override those of the request.
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
@@ -265,9 +265,9 @@ def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
 
 def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
     """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give one."""
-    block_sizes = [block.get(key) for key in ("vcpus", "memory_gib")]
-    has_document_size = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
-    return bool(vdu.flavor) and not has_document_size and block_sizes == [None, None]
+    has_document_size = None not in (vdu.size.vcpus, vdu.size.memory_gib)
+    has_block_size = (block.get("vcpus"), block.get("memory_gib")) != (None, None)
+    return bool(vdu.flavor) and not has_document_size and not has_block_size
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:

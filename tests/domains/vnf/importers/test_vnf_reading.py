@@ -19,6 +19,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
+    find_unmet_rules,
 )
 from nexusform.domains.vnf.importers.vnf_text import parse_documents
 
@@ -190,3 +191,12 @@ def test_unknown_deployment_flavour_is_an_error(flavours: str, flavour_id: str, 
     read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, df: {flavours}, vdu: [{{id: v}}]}}\n", flavour_id=flavour_id))
     assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
     assert read.vnf.vdus == ()
+
+
+def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
+    group = "affinity-or-anti-affinity-group"
+    profile = f"{{id: v, min-number-of-instances: 2, {group}: [{{id: g}}, {{id: g}}]}}"
+    flavour = f"{{id: f, vdu-profile: [{profile}], {group}: [{{id: g, type: anti-affinity, scope: nfvi-node}}]}}"
+    vnf = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n")).vnf
+    assert [rule.vdus for rule in vnf.rules] == [("v",)]
+    assert find_unmet_rules(vnf, {"v": 2}, machines=2, racks=1) == []
