@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -228,7 +228,7 @@ def _parse_numa_cells(
         memory = [flavor.memory_mib // nodes] * nodes
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
-    if sorted(cpu for cell in cpus for cpu in cell) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
+    if sorted(chain.from_iterable(cpus)) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
         detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         raise ValueError(detail)
     return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))

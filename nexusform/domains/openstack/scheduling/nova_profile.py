@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -193,8 +194,8 @@ class _NovaRules(NamedTuple):
             problem = get_resource(host, name).find_unit_problem(amount)
             if problem:
                 return f"{name} {amount:,}: {problem}"
-        image = self.images.get(demand.constraints.image)
-        problem = request.problem or (find_unpredicted_property(image) if image is not None else "")
+        image = self.images.get(demand.constraints.image, {})
+        problem = request.problem or find_unpredicted_property(image)
         if problem:
             return problem
         missing = sorted(request.traits - host.traits)
@@ -205,7 +206,7 @@ class _NovaRules(NamedTuple):
             reason = self._check_flavor_property(key, value, host)
             if reason:
                 return reason
-        if IMAGE in self.enabled and image is not None and host.has_details:
+        if IMAGE in self.enabled and host.has_details:
             return find_image_rejection(image, host.supported_instances)
         return ""
 
@@ -332,11 +333,11 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
 
 
 class _Weigher(NamedTuple):
-    """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (None: their own)."""
+    """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (-inf: their own)."""
 
     name: str
     compute: Callable[[Demand, NovaHostUsage, MachineLoad], float]
-    minimum: float | None = None
+    minimum: float = -inf
 
 
 def _compute_free(host: NovaHost, resource_class: str, used: int) -> float:
@@ -373,9 +374,9 @@ _WEIGHERS: Final = (
 )
 
 
-def _normalize_weights(figures: Sequence[float], minimum: float | None) -> list[float]:
+def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
     """Scale the figures to 0 to 1, as nova.weights.normalize; all 0 if they are equal."""
-    lowest, highest = min(figures) if minimum is None else minimum, max(figures)
+    lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
     return [(figure - lowest) / (highest - lowest) for figure in figures]
@@ -405,9 +406,8 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
             return weights
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
-            figures = [weigher.compute(demand, usage, load) for usage, load in zip(usages, loads, strict=True)]
-            if weigher.minimum is not None:
-                figures = [max(figure, weigher.minimum) for figure in figures]
+            hosts = zip(usages, loads, strict=True)
+            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in hosts]
             for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
                 weights[index] += _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
         return weights

@@ -240,10 +240,10 @@ def _select_dedicated_cpus(
         emulator = _pick_emulator_cpus(
             [core for core in cores if not core.intersection(pins or ())], pins, emulator_cpus
         )
-    elif thread_policy != REQUIRE or threads_per_core > 1:
+    else:
+        if thread_policy == REQUIRE:
+            by_threads.pop(1, None)
         for threads, full_cores in by_threads.items():
-            if thread_policy == REQUIRE and threads <= 1:
-                continue
             pins = _select_core_threads(full_cores, threads, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
             if pins is not None and len(emulator) == emulator_cpus:

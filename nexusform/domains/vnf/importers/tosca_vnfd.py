@@ -496,9 +496,10 @@ def _list_scaling_aspects(
             if not deltas_by_vdu:
                 detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 notes.add_warning(part, IGNORED, detail)
+                order = []
             known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
             for delta in order:
-                if deltas_by_vdu and delta not in known_deltas:
+                if delta not in known_deltas:
                     hint = suggest_name(delta, sorted(known_deltas))
                     detail = f'the aspect "{name}" steps by "{delta}", which no VduScalingAspectDeltas defines.{hint}'
                     notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)

@@ -201,7 +201,7 @@ def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str,
     top_files = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(top_files) == 1:
         return top_files[0], "The package"
-    if any(_is_hot_file(name) for name in names):
+    if any(map(_is_hot_file, names)):
         return "", ""
     raise _build_error(f"It has no {META}, and not exactly one YAML file at its top.")
 
@@ -284,7 +284,7 @@ def _is_hot_file(name: str) -> bool:
 
 def _list_hot_folders(names: Iterable[str]) -> list[str]:
     """Return the folders with HOT files below the base folder, sorted; each is named after its flavour."""
-    return sorted({name.split("/")[1] for name in names if _is_hot_file(name) and name.count("/") > 1})
+    return sorted({name.split("/")[1] for name in filter(_is_hot_file, names) if name.count("/") > 1})
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:

@@ -162,15 +162,9 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum):
                 _warn_contradiction(rule, other, notes)
-        duplicate_rules = [
-            other
-            for other in overlapping_rules
-            if other.is_affinity == rule.is_affinity
-            and rule.is_hard >= other.is_hard
-            and set(other.vdus) <= set(rule.vdus)
-        ]
-        for duplicate in duplicate_rules:
-            hot_rules.remove(duplicate)
+            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+            if is_as_strict and set(other.vdus) <= set(rule.vdus):
+                hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
             detail = (
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '

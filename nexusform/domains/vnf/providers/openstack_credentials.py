@@ -94,7 +94,7 @@ def fetch_token(credentials: Credentials) -> str:
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
     named = read_variable("OS_CLIENT_CONFIG_FILE")
     paths = [Path(place).expanduser() for place in ((named,) if named else _PLACES)]
-    path = next((path for path in paths if path.is_file()), None)
+    path = next(filter(Path.is_file, paths), None)
     if path is None:
         raise ProviderProblem(f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.')
     if is_untrusted_path(str(path), confinement):

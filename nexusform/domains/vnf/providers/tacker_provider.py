@@ -321,8 +321,7 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    names = [name for name in ids if ids[name] in hosts or not vnfcs[name].get("machine")]
-    observed = tuple(("vnfcs", name) for name in names)
+    observed = tuple(("vnfcs", name) for name in ids if ids[name] in hosts or not vnfcs[name].get("machine"))
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
 
 

@@ -38,7 +38,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     resolve_vdu_sku,
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import Taint
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
@@ -204,7 +204,7 @@ def _list_taint_problems(taints: Any) -> Iterator[Problem]:
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
     for index, taint in enumerate(taints):
-        if not isinstance(taint, dict) or not is_set_and_known(taint.get("key")):
+        if not is_set_and_known(get_value_at_path(taint, "key")):
             yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."

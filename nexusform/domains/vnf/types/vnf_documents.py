@@ -108,7 +108,7 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
+    conflicting_names = list(filter(attributes.get, PACKAGED))
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
@@ -145,7 +145,7 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
     return _read_cached(
         attributes.get("vnfd"),
         attributes.get("base_hot"),
-        tuple((name, text) for name, text in sorted(nested.items()) if isinstance(text, str)),
+        tuple(sorted(nested.items())),
         json.dumps(get_mapping(attributes, PARAMETERS), sort_keys=True),
         attributes.get("flavour_id") or "",
     )
@@ -347,10 +347,9 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
         block = get_mapping(blocks, vdu.name)
         if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
             continue
-        if _is_sized_by_flavor(vdu, block):  # only a plan knows the SKUs of flavors
-            continue
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
-        if vcpus is None or memory is None:
+        # Only a plan knows the SKUs of flavors.
+        if None in (vcpus, memory) and not _is_sized_by_flavor(vdu, block):
             yield build_missing_size_problem(vdu, vcpus, memory)
 
 
