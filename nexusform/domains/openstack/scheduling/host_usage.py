@@ -85,7 +85,7 @@ class NovaHostUsage(Struct, frozen=True):
         if request.numa.needs_threads and not has_threads:
             return False
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
-        return self.fit_numa(request, attempts=2 if has_both else 1) is not None
+        return self.fit_numa(request, attempts=1 + has_both) is not None
 
     def can_fit_devices(self, request: FlavorRequest, _free_vcpus: int) -> bool:
         """Return whether the PCI devices of a VM are free."""

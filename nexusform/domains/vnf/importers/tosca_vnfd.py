@@ -295,7 +295,7 @@ def _select_known_names(
     `description` is the report, with {} for the name.
     """
     for name, node in references:
-        if name not in known_names and name not in topology.node_names:
+        if name not in (*known_names, *topology.node_names):
             detail = f"{description.replace('{}', name, 1)}{suggest_name(name, known_names)}"
             notes.add_warning(node, IGNORED, detail)
     return [name for name, _ in references if name in known_names]

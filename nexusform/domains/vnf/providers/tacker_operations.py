@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
@@ -233,7 +234,6 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
             if fitting:
                 matches[fitting[0]] = vnfc
                 remaining.remove(vnfc)
-    numbers = {vnfc["number"] for vnfc in recorded.values()}
     names_hosts = has_standard_user_data(attributes)
     vnfcs = {
         name: _build_vnfc(recorded[name], matches[name], names_hosts=names_hosts)
@@ -241,11 +241,10 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         if name in matches
     }
     for vnfc in remaining:
-        number = next(n for n in range(len(numbers) + 1) if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
+        number = next(n for n in count() if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
         name = _build_vnfc_name(attributes, vnfc, number)
         matches[name] = vnfc
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
-        numbers.add(number)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
 

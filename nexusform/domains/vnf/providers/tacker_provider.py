@@ -327,11 +327,12 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
     """Return whether an interrupted run of this step healed already."""
-    if not resumed_operation or get_text(latest, "operation") != "HEAL":
+    outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
+    if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
     identifier = get_text(latest, "id")
     is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return get_text(latest, "operationState") == COMPLETED and (is_later or resumed_operation == identifier)
+    return is_later or resumed_operation == identifier
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -85,7 +85,7 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
     for address, request in build_grant_requests(plan).requests.items():
         change = changes[address]
         for number, operation in enumerate(list_operations(change, request["operation"], request)):
-            names = [name for vdu_names in operation.added.values() for name in vdu_names]
+            names = list(chain.from_iterable(operation.added.values()))
             grants.append(
                 PlannedGrant(
                     address,
@@ -135,7 +135,7 @@ def _find_format_problem(request: Any) -> str:
         rows = request.get(name, [])
         if list_mappings(request, name) != rows:
             return f"{name} is not a list of objects."
-        if not all(isinstance(row.get("id"), str) for row in rows):
+        if not all(get_text(row, "id") for row in rows):
             return f"A resource in {name} has no id."
     return ""
 
@@ -159,9 +159,8 @@ def _find_planned_grant(
     removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
     reason = f"The plan has no {operation} of this VNF."
     for grant in grants:
-        if grant.operation != operation or bound_address not in (None, grant.address):
-            continue
-        if grant.descriptor_id not in ("", request.get("vnfdId")):
+        is_other_vnf = bound_address not in (None, grant.address)
+        if grant.operation != operation or is_other_vnf or grant.descriptor_id not in ("", request.get("vnfdId")):
             continue
         earlier = latest.get((grant.address, grant.number))
         if earlier is not None and not _is_repeated_operation(request, earlier):
@@ -293,7 +292,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}
-    names = [name for vdu_names in operation.added.values() for name in vdu_names]
+    names = list(chain.from_iterable(operation.added.values()))
     vnfcs, zones = get_mapping(attributes, "vnfcs"), build_zone_ids(change, names)
     return {f"{vnfcs[name]['vdu']}-{vnfcs[name]['number']}": zones[name] for name in names}
 
