@@ -288,4 +288,4 @@ def _predict_best_nodes(scheduler: PodSpecScheduler) -> set[str]:
 
 
 def _is_unschedulable(condition: dict[str, Any]) -> bool:
-    return condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"
+    return (condition.get("type"), condition.get("reason")) == ("PodScheduled", "Unschedulable")

@@ -296,7 +296,7 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
-    pools = stored_pools["objects"] if isinstance(stored_pools, Mapping) else stored_pools
+    pools = get_mapping(stored_pools).get("objects", stored_pools)
     return {
         "has_details": True,
         "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],
@@ -346,7 +346,7 @@ def _parse(value: Any) -> Any:
 
 def _unwrap_versioned_object(value: Any) -> Any:
     """Return the fields of a serialized object of Nova."""
-    return value[_DATA] if isinstance(value, Mapping) and _DATA in value else value
+    return get_mapping(value).get(_DATA, value)
 
 
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:

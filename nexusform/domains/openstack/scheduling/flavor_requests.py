@@ -85,7 +85,7 @@ class FlavorRequest(Struct, frozen=True):
     @property
     def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
-        return self.numa is not None or bool(self.devices) or bool(self.unknown_alias)
+        return any((self.numa, self.devices, self.unknown_alias))
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
@@ -171,7 +171,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     page_size = _parse_page_size(flavor.properties, image)
     if nodes and (not nodes.isdigit() or int(nodes) < 1):
         raise ValueError(_format_invalid_property(_NODES, nodes))
-    if not (nodes or page_size or is_pinned):
+    if not any((nodes, page_size, is_pinned)):
         return None
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
     # The filter wants threads even if the flavor prefers them and the image requires them.

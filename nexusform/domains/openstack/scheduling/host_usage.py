@@ -181,7 +181,7 @@ class UsageTable:
         """Return the record of a server of the inventory, "" if only its size counts."""
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())
-        is_recorded = server.dedicated_vcpus or server.numa_cells or request.needs_host_details
+        is_recorded = any((server.dedicated_vcpus, server.numa_cells, request.needs_host_details))
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:

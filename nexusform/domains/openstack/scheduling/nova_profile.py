@@ -350,7 +350,7 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
     return sum(
         dict(hint.vms_by_machine).get(machine, 0)
         for hint in demand.hints
-        if not hint.is_hard and hint.is_affinity is is_affinity and hint.scope is HintScope.MACHINE
+        if (hint.is_hard, hint.is_affinity, hint.scope) == (False, is_affinity, HintScope.MACHINE)
     )
 
 

@@ -96,10 +96,10 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
         detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
         template.notes.add_warning(rule, IGNORED, detail)
         return 1
-    if number is None or not 1 <= number <= MAX_INSTANCES:
-        template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
-        return 1
-    return number
+    if number is not None and 1 <= number <= MAX_INSTANCES:
+        return number
+    template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
+    return 1
 
 
 def build_placement_rules(
@@ -299,7 +299,7 @@ def _parse_instance_count(template: Template, node: Node) -> int | None:
         return None
     value = template.resolve_value(node)
     number = parse_whole_number(value)
-    if number is not None and 0 <= number <= MAX_INSTANCES:
+    if number in range(MAX_INSTANCES + 1):
         return number
     if not isinstance(value, UnresolvedValue):
         detail = f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."

@@ -45,9 +45,7 @@ class Template(Struct, frozen=True):
 
     def resolve_parameter(self, name: str) -> Any:
         """Return a parameter's value, else its default, else UnresolvedValue."""
-        declaration = self.root.get_node("parameters", name)
-        if declaration.is_absent:
-            declaration = self.root.get_node("Parameters", name)
+        declaration = find_first_field(self.root, "parameters", "Parameters").get_node(name)
         kind = get_declared_type(declaration).lower()
         if name in self.values:
             return _convert_parameter(self.values[name], kind)
@@ -63,7 +61,7 @@ class Template(Struct, frozen=True):
 
 def get_declared_type(body: Node) -> str:
     """Return the type of a resource or parameter, "" without one."""
-    return body.get_node("type").text or body.get_node("Type").text
+    return find_first_field(body, "type", "Type").text
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:

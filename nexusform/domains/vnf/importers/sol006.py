@@ -173,7 +173,7 @@ def _build_vdu(
         # The YANG default of the minimum is 1.
         minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, 1)
         maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
-    if maximum is not None and maximum < minimum:
+    if maximum in range(minimum):
         detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(

@@ -60,7 +60,7 @@ class Topology(Struct, frozen=True):
     def resolve_value(self, node: Node) -> Node:
         """Return the node with `get_input` replaced by the input's value (absent without one)."""
         for _ in range(_MAX_DEPTH):
-            if not (isinstance(node.data, dict) and list(node.data) == ["get_input"]):
+            if get_mapping(node.data).keys() != {"get_input"}:
                 return node
             name = node.data["get_input"]
             path = name if isinstance(name, list) else [name]
@@ -88,7 +88,7 @@ def parse_topology(
         nodes += _list_node_templates(topology, notes)
         groups += _list_definitions(topology.get_node("groups"), "group", notes)
         policy_section = topology.get_node("policies")
-        if isinstance(policy_section.data, dict) and policy_section.data:
+        if get_mapping(policy_section.data):
             detail = "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy."
             notes.add_warning(policy_section, CORRECTED, detail)
         policies += _list_definitions(policy_section, "policy", notes)
@@ -172,7 +172,7 @@ def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings
 
 
 def _is_definition(body: Node) -> bool:
-    return isinstance(body.data, dict) and isinstance(body.data.get("type"), str)
+    return isinstance(get_value_at_path(body.data, "type"), str)
 
 
 def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "this") -> int | None:
@@ -180,7 +180,7 @@ def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "th
     if node.is_absent:
         return None
     number = node.number
-    if number is None or not 0 <= number <= MAX_INSTANCES:
+    if number not in range(MAX_INSTANCES + 1):
         detail = f"{subject} must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
         notes.add_warning(node, IGNORED, detail)
         return None

@@ -141,7 +141,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
         upper = topology.get_value(profile, "max_number_of_instances")
         minimum = parse_instance_count(lower, notes, "the number of instances") or 0
         maximum = parse_instance_count(upper, notes, "the number of instances")
-    if maximum is not None and maximum < minimum:
+    if maximum in range(minimum):
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     initial, initial_node = scaling.initial.get(vdu.name, (max(minimum, 1), profile))
@@ -171,7 +171,7 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
         )
     cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
     number = cpus.number
-    if not cpus.is_absent and (number is None or number < 1):
+    if not cpus.is_absent and (number or 0) < 1:
         notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
         number = None
     memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
@@ -258,7 +258,7 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number is not None and node.number < _MINIMUM_OF_TARGETS:
+        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
                 "Tacker asks for 2 or more."

@@ -137,7 +137,7 @@ class Vnf(Struct, frozen=True):
 
     def find_vdu(self, name: str) -> Vdu | None:
         """Return a VDU by name."""
-        return next((v for v in self.vdus if v.name == name), None)
+        return {vdu.name: vdu for vdu in self.vdus}.get(name)
 
 
 class VnfSourceDocuments(Struct, frozen=True):

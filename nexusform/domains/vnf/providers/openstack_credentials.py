@@ -61,9 +61,8 @@ def read_credentials(confinement: Confinement) -> Credentials:
     cloud = read_variable("OS_CLOUD")
     if cloud:
         return _read_cloud(cloud, confinement)
-    fields = {name: read_variable(f"OS_{name.upper()}") for name in _FIELDS}
-    credentials = Credentials({name: value for name, value in fields.items() if value}, read_variable("OS_CACERT"))
-    return _check_login(credentials, "the environment")
+    fields = {name: value for name in _FIELDS if (value := read_variable(f"OS_{name.upper()}"))}
+    return _check_login(Credentials(fields, read_variable("OS_CACERT")), "the environment")
 
 
 def fetch_token(credentials: Credentials) -> str:

@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
-from nexusform.json_data.plain_data import get_value_at_path
+from nexusform.json_data.plain_data import get_text, get_value_at_path, list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
 
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
+_ABSENT: Final = (("GET", _NOT_FOUND), ("DELETE", _NOT_FOUND))
 _CONFLICT: Final = 409
 _SERVER_ERROR: Final = 500
 _MARKER: Final = "nextpage_opaque_marker"
@@ -93,7 +94,7 @@ class TackerClient:
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
             page = self._parse(answer)
-            if not isinstance(page, list) or not all(isinstance(row, Mapping) for row in page):
+            if list_mappings(page) != page:
                 raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not a list of objects.")
             rows += page
             link = _NEXT_LINK.search(answer.headers.get("link", ""))
@@ -123,8 +124,8 @@ class TackerClient:
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
     def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
-        document = self._parse(answer)
-        if not isinstance(document, Mapping) or not isinstance(document.get("id"), str):
+        document: Mapping[str, Any] = self._parse(answer)
+        if not get_text(document, "id"):
             raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")
         return document
 
@@ -158,7 +159,7 @@ class TackerClient:
         if answer.status == _UNAUTHORIZED and self._credentials is not None and not is_repeated:
             self._token = ""
             return self._send(method, path, body, query, is_repeated=True)
-        if answer.is_success or (method in ("GET", "DELETE") and answer.status == _NOT_FOUND):
+        if answer.is_success or (method, answer.status) in _ABSENT:
             return answer
         document = None
         with suppress(ValueError):

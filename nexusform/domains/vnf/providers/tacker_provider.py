@@ -89,11 +89,11 @@ class TackerProvider(FixedIdentity):
         _require_vnf(resource_type)
         vnf = read_documents(arguments).vnf
         name = get_text(arguments, "name")
-        running = [instance for instance in self._list_instances() if instance.is_instantiated]
         matches = [
             instance
-            for instance in running
-            if instance.name == name and vnf.descriptor_id in ("", instance.descriptor_id)
+            for instance in self._list_instances()
+            if instance.is_instantiated and instance.name == name
+            if vnf.descriptor_id in ("", instance.descriptor_id)
         ]
         if len(matches) != 1:
             count = f"{len(matches)} running VNF instances" if matches else "no running VNF instance"

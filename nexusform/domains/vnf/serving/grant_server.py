@@ -96,7 +96,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if not self._verify_access_token():
             return
         path = urlsplit(self.path).path.rstrip("/")
-        base = next((base for base in _PACKAGES if path == base or path.startswith(f"{base}/")), None)
+        base = next((base for base in _PACKAGES if f"{path}/".startswith(f"{base}/")), None)
         if base is None:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
             return

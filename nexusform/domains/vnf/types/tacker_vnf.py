@@ -380,8 +380,8 @@ def build_computed_attributes(
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
     kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]
-    kept_names = [name for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids]
-    ids = {"vnfc_ids": {name: known_ids[name] for name in kept_names}} if known_ids else {}
+    kept_ids = {name: known_ids[name] for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids}
+    ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}
     for vm in placed_vms:
         operation = _get_vnfc_operation(vm)

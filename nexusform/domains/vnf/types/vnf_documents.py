@@ -134,7 +134,7 @@ def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
 
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     """Return whether all documents are known, and at least one exists."""
-    if any(has_unknown_part(attributes.get(name)) for name in DOCUMENTS):
+    if any(map(has_unknown_part, map(attributes.get, DOCUMENTS))):
         return False
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
 
