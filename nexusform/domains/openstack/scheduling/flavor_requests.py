@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain, count, takewhile
+from itertools import chain, count, product, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -60,7 +60,8 @@ _UNPREDICTED: Final = (
     "accel:device_profile",
     "capabilities:",
 )
-_KIB_BY_UNIT: Final = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
+# A number without a unit is one of KiB.
+_KIB_BY_UNIT: Final = {None: 1, "": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 
 
 class FlavorRequest(Struct, frozen=True):
@@ -114,10 +115,9 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
         raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
-    for values in (properties, image):
-        for key, known in _VALUES.items():
-            if values.get(key, "") not in ("", *known):
-                raise ValueError(_format_invalid_property(key, values[key]))
+    for values, (key, known) in product((properties, image), _VALUES.items()):
+        if values.get(key, "") not in ("", *known):
+            raise ValueError(_format_invalid_property(key, values[key]))
     numa = _parse_numa_request(flavor, image)
     affinity = _select_property(properties, image, _AFFINITY)
     if image.get(_AFFINITY, affinity) != affinity:
@@ -169,7 +169,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
         raise ValueError(_format_property_conflict(_NODES))
     nodes = _select_property(flavor.properties, image, _NODES)
     page_size = _parse_page_size(flavor.properties, image)
-    if nodes and (not nodes.isdigit() or int(nodes) < 1):
+    if nodes and not re.fullmatch(r"0*[1-9]\d*", nodes):
         raise ValueError(_format_invalid_property(_NODES, nodes))
     if not any((nodes, page_size, is_pinned)):
         return None
@@ -256,9 +256,7 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
 def _parse_page_size_text(text: str) -> int | None:
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
-    match = re.fullmatch(r"(\d+)([KMGT]?)B", text)
-    if text.isdigit():
-        return int(text)
+    match = re.fullmatch(r"(\d+)(?:([KMGT]?)B)?", text)
     if match is None:
         raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
     return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
@@ -290,10 +288,10 @@ def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
     """Return (alias, count) pairs. Raises ValueError."""
     pairs = []
     for part in split_list(text):
-        name, _, number = part.rpartition(":")
-        if not name or not number.strip().isdigit():
+        match = re.fullmatch(r"(.+):\s*(\d+)", part)
+        if match is None:
             raise ValueError(_format_invalid_property(_ALIAS, text))
-        pairs.append((name.strip(), int(number)))
+        pairs.append((match[1].strip(), int(match[2])))
     return pairs
 
 

@@ -48,6 +48,7 @@ from nexusform.domains.vnf.importers.vnf_text import (
     list_bodies,
     parse_documents,
 )
+from nexusform.json_data.plain_data import get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
@@ -325,7 +326,7 @@ _MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2
 
 def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     """Return a size in whole MiB, rounded up; None without a known unit."""
-    match = _SIZE_PATTERN.match(value) if isinstance(value, str) else None
+    match = _SIZE_PATTERN.match(get_text(value))
     if match is None:
         return None
     unit = units.get(match[2].lower())
@@ -360,11 +361,10 @@ def _list_legacy_aspects(
         default_node = topology.get_value(figures, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
         step = max(parse_count_or_default(topology.get_value(figures, "increment"), notes, 1), 1)
-        levels = 0 if maximum is None else max(maximum - initial, 0) // step
+        levels = max((maximum or 0) - initial, 0) // step
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        for vdu in vdus:
-            initial_counts.setdefault(vdu, (initial, body))
-            bounds[vdu] = minimum, maximum
+        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})
+        bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
         yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
 
 

@@ -238,7 +238,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         yield Problem(get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING)
 
 
-def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
+def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""
@@ -251,7 +251,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, m
         )
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
-        location_count = machines if rule.scope == "machine" else unmet_rule.capacity // rule.max_per_location
+        location_count = unmet_rule.capacity // rule.max_per_location
         capacity_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"
         capacity_text = "a VNF runs on one site" if rule.scope == "site" else capacity_text
@@ -329,12 +329,12 @@ def _list_unmet_problems(
     racks = len({machine.rack for machine in machines})
     current_rules = find_unmet_rules(vnf, numbers, len(machines), racks)
     for unmet_rule in current_rules:
-        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
+        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR)
     known_rules = {unmet_rule.rule for unmet_rule in current_rules}
     maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
-            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
+            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING)
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
