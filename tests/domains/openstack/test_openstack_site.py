@@ -124,6 +124,12 @@ def test_settings_without_prediction_are_rejected(
         ("servers", "[1]", "servers.json is not a list of objects"),
         ("flavors", '[{"Name": "f"}]', "A column is missing or has an unexpected value"),
         ("compute_nodes", '[{"hypervisor_hostname": "compute01"}]', "compute_nodes.json, compute01: 'numa_topology'"),
+        ("hypervisor-0", "[]", "A column is missing or has an unexpected value"),
+        (
+            "topology-5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01",
+            '{"topology": "[1]"}',
+            "A column is missing or has an unexpected value",
+        ),
         ("hypervisors", "[]", "No compute host has a service and an inventory in Placement"),
     ],
 )

@@ -60,7 +60,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
         return reading
     try:
         _fill_from_tables(reading, tables)
-    except (KeyError, TypeError, ValueError, OverflowError) as problem:
+    except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
         detail = f"A column is missing or has an unexpected value: {problem}. Capture the files again."
         reading.problems.append(_build_problem(detail))
     return reading
@@ -85,7 +85,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill the reading from the rows of the files by name. Raises KeyError, TypeError, ValueError, OverflowError."""
+    """Fill the reading from the rows by file. Raises LookupError, AttributeError, TypeError and ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
+from nexusform.documents.yaml_documents import parse_whole_number
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY, has_standard_user_data
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -197,7 +198,8 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         owner=get_text(document, "metadata", OWNER_KEY),
         is_instantiated=is_instantiated,
         scale_levels={
-            str(row.get("aspectId")): int(row.get("scaleLevel") or 0) for row in list_mappings(info, "scaleStatus")
+            str(row.get("aspectId")): parse_whole_number(row.get("scaleLevel")) or 0
+            for row in list_mappings(info, "scaleStatus")
         },
         vnfcs=tuple(_list_vnfcs(info)) if is_instantiated else (),
     )

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.documents.yaml_documents import parse_whole_number
 from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
@@ -116,11 +117,11 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     def handle_post(self) -> None:
         """Decide on a grant request, or send the token."""
         path = urlsplit(self.path).path.rstrip("/")
-        length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+        length = parse_whole_number(self.headers.get("Content-Length"))
+        if length is None or length > _MAX_REQUEST_BYTES:
             self._reject(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request has no valid length, or is too large.")
             return
-        body = self.rfile.read(int(length))
+        body = self.rfile.read(length)
         if path == "/token":
             self._send_token()
         elif not self._verify_access_token():

@@ -156,6 +156,15 @@ def test_invalid_request_is_reported(body: Any, tmp_path: Path) -> None:
         assert client.grant(body)[0] == 400
 
 
+@pytest.mark.parametrize("length", ["\u00b2", "-1", "", "9" * 5000, str(5 << 20)])
+def test_invalid_length_of_a_request_is_reported(length: str, tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        connection = HTTPConnection("127.0.0.1", client.port, timeout=20)
+        connection.request("POST", "/grant/v1/grants", headers={"Content-Length": length})
+        assert connection.getresponse().status == 413
+        connection.close()
+
+
 def test_restart_gives_same_answer_and_no_second_grant(tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         first = client.grant(build_grant_request())
