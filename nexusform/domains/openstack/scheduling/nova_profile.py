@@ -488,17 +488,17 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         site.build_usage_table(settings.aliases),
         enabled,
     )
-    filters: list[Filter] = [_COMPUTE] if COMPUTE in enabled else []
-    filters += [_build_flavor_filter(rules), _build_capacity_filter(rules)]
-    if NUMA in enabled:
-        filters.append(_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"))
-    if PCI in enabled:
-        filters.append(_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"))
-    filters.append(zones.FILTER)
-    if {AFFINITY, ANTI_AFFINITY} & enabled:
-        filters.append(hints.FILTER)
+    filters: tuple[tuple[Filter, bool], ...] = (
+        (_COMPUTE, COMPUTE in enabled),
+        (_build_flavor_filter(rules), True),
+        (_build_capacity_filter(rules), True),
+        (_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"), NUMA in enabled),
+        (_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"), PCI in enabled),
+        (zones.FILTER, True),
+        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),
+    )
     return SchedulerProfile(
-        filters=tuple(filters),
+        filters=tuple(item for item, is_enabled in filters if is_enabled),
         rack_keys=RACK_KEYS,
         machine_keys=MACHINE_KEYS,
         weigh=_build_weigher(rules, {**DEFAULT_MULTIPLIERS, **settings.multipliers}),

@@ -106,11 +106,9 @@ def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
     """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
-    vdus_by_group: dict[ResourceReference, list[str]] = {}
+    vdus_by_group: dict[ResourceReference | None, list[str]] = {}
     for vdu, value, node, notes in members:
-        group_reference = _find_group(vdu, value, node, notes, groups)
-        if group_reference is not None:
-            vdus_by_group.setdefault(group_reference, []).append(vdu)
+        vdus_by_group.setdefault(_find_group(vdu, value, node, notes, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])

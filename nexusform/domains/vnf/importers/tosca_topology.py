@@ -150,11 +150,11 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield the bodies of a map; a body not indented under its name is assigned to it."""
     stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not _is_definition(body)}
-    is_assigned = False
+    has_stray_body = "type" in stray_fields
     for name, body in part.list_fields():
         if name in stray_fields:
             continue
-        if body.is_absent and "type" in stray_fields and not is_assigned:
+        if body.is_absent and has_stray_body:
             detail = (
                 f'the body of the {noun} "{name}" is not indented under its name (line '
                 f"{stray_fields['type'].line}); it is read as its body."
@@ -164,7 +164,7 @@ def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings
                 body.position.line, body.position.column, {key: child.position for key, child in stray_fields.items()}
             )
             yield name, Node({key: child.data for key, child in stray_fields.items()}, position)
-            is_assigned = True
+            has_stray_body = False
         elif isinstance(body.data, dict):
             yield name, body
         elif not body.is_absent:
