@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -23,7 +24,7 @@ from nexusform.domains.openstack.importers.capture_script import (
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
 from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU, Flavor, split_list
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, list_objects
 
 INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
@@ -52,7 +53,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     """Read the files of one directory by name without suffix."""
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
-    missing = [name for name in _REQUIRED if name not in tables]
+    missing = list(filterfalse(tables.__contains__, _REQUIRED))
     if missing:
         commands = "; ".join(f"{name}.json: openstack {COMMANDS[name]} -f json" for name in missing)
         reading.problems.append(_build_problem(f"Files are missing. {commands}."))
@@ -78,7 +79,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
         problems.append(_build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
         return []
     rows = document if isinstance(document, list) else [document]
-    if not all(isinstance(row, dict) for row in rows):
+    if list_objects(rows) != rows:
         problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
         return []
     return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
@@ -149,7 +150,6 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 
 
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
-    aggregates = [row for row in tables.get("aggregates", []) if host in _split_names(row.get("hosts"))]
     return {
         "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
         "unschedulable_reason": _explain_disabled_service(service),
@@ -158,7 +158,11 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
             for row in tables.get(f"{INVENTORY}-{uuid}", [])
         },
         "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
-        "aggregates": {str(row["name"]): _read_properties(row.get("properties")) for row in aggregates},
+        "aggregates": {
+            str(row["name"]): _read_properties(row.get("properties"))
+            for row in tables.get("aggregates", [])
+            if host in _split_names(row.get("hosts"))
+        },
     }
 
 
@@ -274,7 +278,7 @@ _CLASSES: Final = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY,
 def _split_names(value: Any) -> Sequence[str]:
     """Return a list of names: a list, or a text with commas (older clients)."""
     if isinstance(value, list):
-        return [str(item) for item in value]
+        return list(map(str, value))
     return split_list(str(value or ""))
 
 

@@ -54,9 +54,7 @@ _Document = Mapping[str, Any]
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
     """Return the kind of the documents (plain data) with advice; "" if unknown."""
     for document in documents:
-        if not isinstance(document, dict):
-            continue
-        keys = {str(key).rpartition(":")[2]: value for key, value in document.items()}
+        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}
         for is_kind, description in _KINDS:
             if is_kind(keys):
                 return description

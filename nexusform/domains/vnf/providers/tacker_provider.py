@@ -120,8 +120,8 @@ class TackerProvider(FixedIdentity):
         return [
             (index, problem)
             for index, request in enumerate(requests)
-            if request.planned is not None and has_known_documents(request.planned)
-            for problem in _list_change_problems(request.prior, request.planned)
+            if has_known_documents(request.planned_attributes)
+            for problem in _list_change_problems(request.prior_attributes, request.planned_attributes)
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -230,15 +230,14 @@ class TackerProvider(FixedIdentity):
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it."""
         latest = runner.find_latest_operation(instance.id)
-        if not is_running(latest):
-            return _require_instance(runner, instance.id)
-        if request.resumed_operation is None:
-            name = f"{latest.get('operation')} ({latest.get('operationState')})"
-            raise ProviderProblem(
-                f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
-                "once it has ended."
-            )
-        runner.follow_operation(str(latest["id"]))
+        if is_running(latest):
+            if request.resumed_operation is None:
+                name = f"{latest.get('operation')} ({latest.get('operationState')})"
+                raise ProviderProblem(
+                    f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
+                    "once it has ended."
+                )
+            runner.follow_operation(str(latest["id"]))
         return _require_instance(runner, instance.id)
 
     def _change_levels(
@@ -362,8 +361,8 @@ def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
     return {"additionalParams": names} if names else {}
 
 
-def _list_change_problems(prior: Mapping[str, Any] | None, planned: Mapping[str, Any]) -> Iterator[Problem]:
-    if prior is None or not prior.get("vnf_instance_id"):
+def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) -> Iterator[Problem]:
+    if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
     changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]

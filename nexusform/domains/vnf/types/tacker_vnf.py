@@ -340,7 +340,7 @@ def _list_unmet_problems(
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the VNFCs of a prior object."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
-    if not vnfcs or not has_known_documents(attributes):
+    if not has_known_documents(attributes):
         return ()
     blocks = get_mapping(attributes, "vdu")
     skus = {vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name)) for vdu in read_documents(attributes).vnf.vdus}
