@@ -88,8 +88,6 @@ def allocate_pci_devices(
             else:
                 del remaining[index]
             missing -= allocated
-            if not missing:
-                break
     return remaining
 
 
