@@ -10,7 +10,8 @@ import json
 import os
 import ssl
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -109,10 +110,17 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if package is None or part not in ("", "vnfd", "package_content"):
             self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {unquote(descriptor_id)}.")
         elif part:
-            content = package.read_definitions() if part == "vnfd" else package.read_content()
-            self._send(HTTPStatus.OK, content, "application/zip")
+            self._send_package(package.read_definitions if part == "vnfd" else package.read_content)
         else:
             self._send_json(HTTPStatus.OK, package.build_info())
+
+    def _send_package(self, read: Callable[[], bytes]) -> None:
+        try:
+            content = read()
+        except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
+            self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, "The file of the package is missing, too large or damaged.")
+            return
+        self._send(HTTPStatus.OK, content, "application/zip")
 
     def handle_post(self) -> None:
         """Decide on a grant request, or send the token."""

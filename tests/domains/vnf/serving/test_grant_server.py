@@ -243,6 +243,17 @@ def test_packages_are_served_by_their_descriptor_id(tmp_path: Path) -> None:
         assert client.send("GET", "/etc/passwd")[0] == 404
 
 
+@pytest.mark.parametrize("content", [None, b"no zip"])
+def test_package_replaced_while_served_is_an_error(content: bytes | None, tmp_path: Path) -> None:
+    packages = write_packages(tmp_path)
+    path = tmp_path / "edge.csar"
+    path.unlink() if content is None else path.write_bytes(content)
+    with run_grant_server(tmp_path, build_planned_grants(), packages=packages) as client:
+        status, body = client.send("GET", f"/vnfpkgm/v2/onboarded_vnf_packages/{DESCRIPTOR}/vnfd")
+    assert status == 500
+    assert json.loads(body)["detail"] == "The file of the package is missing, too large or damaged."
+
+
 @pytest.mark.parametrize("confined", [True, False])
 def test_package_symlink_outside_sandbox_is_not_served(
     confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
