@@ -164,7 +164,8 @@ class _NovaRules(NamedTuple):
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
                 "openstack_site, as in nova.conf."
             )
-        missing_filter = _find_missing_filter(request, self.enabled)
+        needed = ((NUMA, request.numa), (PCI, request.devices))
+        missing_filter = next((name for name, is_needed in needed if is_needed and name not in self.enabled), "")
         if missing_filter:
             return (
                 f'The flavor "{sku.name}" needs {missing_filter}, and enabled_filters do not have it: Nova then checks '
@@ -232,12 +233,6 @@ class _NovaRules(NamedTuple):
             values = chain.from_iterable(map(split_list, texts))
             return "" if value in values else f"no aggregate of the host has {name}={value}"
         return ""
-
-
-def _find_missing_filter(request: FlavorRequest, enabled: frozenset[str]) -> str:
-    """Return a filter needed by a request and not enabled, or ""."""
-    needed = ((NUMA, request.numa), (PCI, request.devices))
-    return next((name for name, is_needed in needed if is_needed and name not in enabled), "")
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)

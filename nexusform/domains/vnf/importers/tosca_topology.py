@@ -149,7 +149,7 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield the bodies of a map; a body not indented under its name is assigned to it."""
-    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not _is_definition(body)}
+    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not body.get_node("type").text}
     has_stray_body = "type" in stray_fields
     for name, body in part.list_fields():
         if name in stray_fields:
@@ -169,10 +169,6 @@ def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings
             yield name, body
         elif not body.is_absent:
             notes.add_warning(body, IGNORED, f'the {noun} "{name}" has no body; it is passed over.')
-
-
-def _is_definition(body: Node) -> bool:
-    return isinstance(get_value_at_path(body.data, "type"), str)
 
 
 def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "this") -> int | None:

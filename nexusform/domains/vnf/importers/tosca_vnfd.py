@@ -119,13 +119,10 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
         if not is_valid_vdu_name(name):
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
-        size, image = _parse_vdu_size(topology, body, notes), _parse_image(topology, body)
+        size = _parse_vdu_size(topology, body, notes)
+        # Tacker requests this image if the grant has none.
+        image = topology.get_value(body, "properties", "sw_image_data", "name").text
         yield _add_counts(Vdu(name, Origin(notes.file, body.line), size, image=image), body, topology, scaling, notes)
-
-
-def _parse_image(topology: Topology, body: Node) -> str:
-    """Return the name of the software image, requested by Tacker if the grant has none."""
-    return topology.get_value(body, "properties", "sw_image_data", "name").text
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Vdu:
