@@ -29,7 +29,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
 )
 from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name, get_declared_type
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf, has_errors
 from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, find_first_field, parse_documents
 
 BASE_HOT: Final = "base_hot"
@@ -89,7 +89,7 @@ class _ResourceContext(Struct, frozen=True):
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     template = context.template
     resources = find_first_field(template.root, "resources", "Resources")
-    if not isinstance(resources.data, dict):
+    if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
         reading.resource_count += 1

@@ -173,6 +173,7 @@ def test_contradictory_sizes_of_a_group_are_errors(sizes: str, words: str) -> No
 
 def test_empty_nested_template_and_too_deep_groups_are_reported() -> None:
     assert "the template has no resources" in read_findings("  a: {type: empty.yaml}\n", **{"empty.yaml": ""})
+    assert "the template has no resources" not in read_findings("  a: {type: bad.yaml}\n", **{"bad.yaml": "a: ["})
     group = SERVER
     for _ in range(12):
         group = f"{{type: OS::Heat::ResourceGroup, properties: {{count: 1, resource_def: {group}}}}}"
