@@ -124,6 +124,12 @@ def test_settings_without_prediction_are_rejected(
         ("servers", "[1]", "servers.json is not a list of objects"),
         ("flavors", '[{"Name": "f"}]', "A column is missing or has an unexpected value"),
         ("compute_nodes", '[{"hypervisor_hostname": "compute01"}]', "compute_nodes.json, compute01: 'numa_topology'"),
+        ("hypervisor-0", "[]", "A column is missing or has an unexpected value"),
+        (
+            "topology-5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01",
+            '{"topology": "[1]"}',
+            "A column is missing or has an unexpected value",
+        ),
         ("hypervisors", "[]", "No compute host has a service and an inventory in Placement"),
     ],
 )
@@ -461,3 +467,13 @@ def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capfd.readouterr().out.split())
     assert "Nova picks" in text or "machines too" in text
     assert "Azure" not in text
+
+
+@pytest.mark.parametrize(
+    "host", ["1", "{ availability_zone = [] }", "{ numa_cells = [1] }", "{ resources = { VCPU = 1 } }"]
+)
+def test_inventory_of_another_shape_is_rejected(capfd: pytest.CaptureFixture[str], host: str) -> None:
+    text = CONFIGURATION.replace("data.openstack_inventory.o\n", f"{{ hosts = {{ compute01 = {host} }} }}\n")
+    Path("main.nf.hcl").write_text(text.replace("SETTINGS", ""))
+    assert run_command_line(["plan"]) == 1
+    assert "The inventory is not one of data openstack_inventory" in read_output(capfd)

@@ -246,7 +246,7 @@ def build_named_object(version: str, kind: str, name: str) -> dict[str, Any]:
 
 def _is_custom_resource_served(running: LoopbackPrograms, name: str) -> bool:
     conditions = running.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
-    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+    return ("Established", "True") in {(item["type"], item["status"]) for item in conditions}
 
 
 def find_scheduled_status(placement: Body) -> str:

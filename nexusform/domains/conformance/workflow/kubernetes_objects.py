@@ -77,7 +77,7 @@ def check_pod_support(spec: PodSpec) -> None:
     """Check the rules of a pod. Raises UnsupportedPodError."""
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
-        "claims or volumes": bool(spec.claims or spec.volumes or spec.bound_claims or spec.disks or spec.claim_count),
+        "claims or volumes": any((spec.claims, spec.volumes, spec.bound_claims, spec.disks, spec.claim_count)),
         "missing objects": bool(spec.missing_objects),
         "scheduling gates": bool(spec.gates),
         "its own nodeName": bool(spec.node_name),
@@ -107,12 +107,11 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
     count = max(len(spec.images), without_cpu, without_memory, 1)
-    if cpu_rest or memory_rest or without_cpu < 0 or without_memory < 0:
+    requests = ((without_cpu, spec.requests.cpu), (without_memory, spec.requests.memory))
+    needs_first = any(amount and missing == count for missing, amount in requests)
+    if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
         raise UnsupportedPodError("overhead or requests of init containers")
-    needs_first = (without_cpu == count and spec.requests.cpu) or (without_memory == count and spec.requests.memory)
-    if needs_first and spec.images:
-        raise UnsupportedPodError("overhead or requests of init containers")
-    count += bool(needs_first)
+    count += needs_first
     images = (*spec.images, *[_IMAGE] * count)
     containers: list[Body] = []
     # The first container has all requests, others request 0.

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from msgspec import json
 
@@ -172,7 +173,7 @@ class LoopbackPrograms:
         assert self._client is not None, "start_api_server was called"
         headers = {"Content-Type": f"application/{patch}+json"} if patch else {}
         path, _, query = path.partition("?")
-        parameters = dict(part.split("=", 1) for part in query.split("&")) if query else {}
+        parameters = dict(parse_qsl(query))
         content = json.encode(body) if body is not None else None
         return self._client.send(ApiRequest(method, path, parameters, content, headers))
 

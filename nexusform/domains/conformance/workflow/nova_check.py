@@ -68,8 +68,8 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     cases: list[Body] = []
     for (site, request), hosts in zip(((s, r) for s in sites for r in s.requests), answers[1:], strict=False):
         checked += bool(request.predicted)
-        if request.predicted and request.predicted not in hosts and len(differences) < _MAX_DIFFERENCES:
-            actual = hosts[0] if hosts else ""
+        if request.predicted not in ("", *hosts) and len(differences) < _MAX_DIFFERENCES:
+            actual = next(iter(hosts), "")
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
             cases.append(site.build_case(request, hosts, version))
     total = sum(site.total for site in sites)
@@ -143,7 +143,7 @@ class _NovaSiteReplay:
             "version": version,
             "snapshot": {**self._build_site(), "servers": servers},
             "request": {name: request.body[name] for name in ("flavor", "group", "image", "zones")},
-            "decision": {"host": hosts[0] if hosts else None},
+            "decision": {"host": next(iter(hosts), None)},
             "equivalent": [{"host": host} for host in hosts[1:]],
         }
 

@@ -303,7 +303,7 @@ class NovaSiteState:
         size = self.document.get("settings", {}).get("host_subset_size", 1)
         best = [item for item in weighed if item.weight >= weighed[min(size, len(weighed)) - 1].weight - TOLERANCE]
         hosts = sorted(item.obj.host for item in best)
-        host = request.get("host", hosts[0] if hosts else None)
+        host = request.get("host", next(iter(hosts), None))
         if host:
             sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
             sizes["image"] = request.get("image")
@@ -332,8 +332,8 @@ class NovaSiteState:
             uuid=str(uuid.uuid4()), policy=group["policy"], members=list(members), hosts=list(members.values())
         )
         result.policies = [group["policy"]]
-        rules = {"max_server_per_host": group["max"]} if group["policy"] == "anti-affinity" else {}
-        result._rules = {name: str(value) for name, value in rules.items()}  # noqa: SLF001 - loaded from a database otherwise
+        rules = {"max_server_per_host": str(group["max"])} if group["policy"] == "anti-affinity" else {}
+        result._rules = rules  # noqa: SLF001 - loaded from a database otherwise
         return result
 
 

@@ -273,7 +273,7 @@ class KubeSchedulerCheck:
             "system": PROGRAM,
             "version": self._version,
             "snapshot": {"objects": objects},
-            "request": {"objects": [*([self._service] if self._service else []), pod]},
+            "request": {"objects": [*filter(None, (self._service,)), pod]},
             "decision": {"node": answers[-1] or None},
             "equivalent": [{"node": name or None} for name in sorted({*answers} - {answers[-1]})],
         }
@@ -288,4 +288,4 @@ def _predict_best_nodes(scheduler: PodSpecScheduler) -> set[str]:
 
 
 def _is_unschedulable(condition: dict[str, Any]) -> bool:
-    return condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"
+    return (condition.get("type"), condition.get("reason")) == ("PodScheduled", "Unschedulable")

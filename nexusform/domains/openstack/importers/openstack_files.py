@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -23,7 +24,7 @@ from nexusform.domains.openstack.importers.capture_script import (
 )
 from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
 from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU, Flavor, split_list
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, list_objects
 
 INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
@@ -52,7 +53,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     """Read the files of one directory by name without suffix."""
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
-    missing = [name for name in _REQUIRED if name not in tables]
+    missing = list(filterfalse(tables.__contains__, _REQUIRED))
     if missing:
         commands = "; ".join(f"{name}.json: openstack {COMMANDS[name]} -f json" for name in missing)
         reading.problems.append(_build_problem(f"Files are missing. {commands}."))
@@ -60,7 +61,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
         return reading
     try:
         _fill_from_tables(reading, tables)
-    except (KeyError, TypeError, ValueError, OverflowError) as problem:
+    except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
         detail = f"A column is missing or has an unexpected value: {problem}. Capture the files again."
         reading.problems.append(_build_problem(detail))
     return reading
@@ -78,14 +79,14 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
         problems.append(_build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
         return []
     rows = document if isinstance(document, list) else [document]
-    if not all(isinstance(row, dict) for row in rows):
+    if list_objects(rows) != rows:
         problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
         return []
     return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill the reading from the rows of the files by name. Raises KeyError, TypeError, ValueError, OverflowError."""
+    """Fill the reading from the rows by file. Raises LookupError, AttributeError, TypeError and ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
@@ -149,7 +150,6 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 
 
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
-    aggregates = [row for row in tables.get("aggregates", []) if host in _split_names(row.get("hosts"))]
     return {
         "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
         "unschedulable_reason": _explain_disabled_service(service),
@@ -158,7 +158,11 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
             for row in tables.get(f"{INVENTORY}-{uuid}", [])
         },
         "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
-        "aggregates": {str(row["name"]): _read_properties(row.get("properties")) for row in aggregates},
+        "aggregates": {
+            str(row["name"]): _read_properties(row.get("properties"))
+            for row in tables.get("aggregates", [])
+            if host in _split_names(row.get("hosts"))
+        },
     }
 
 
@@ -274,7 +278,7 @@ _CLASSES: Final = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY,
 def _split_names(value: Any) -> Sequence[str]:
     """Return a list of names: a list, or a text with commas (older clients)."""
     if isinstance(value, list):
-        return [str(item) for item in value]
+        return list(map(str, value))
     return split_list(str(value or ""))
 
 
@@ -296,7 +300,7 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
-    pools = stored_pools["objects"] if isinstance(stored_pools, Mapping) else stored_pools
+    pools = get_mapping(stored_pools).get("objects", stored_pools)
     return {
         "has_details": True,
         "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],
@@ -346,7 +350,7 @@ def _parse(value: Any) -> Any:
 
 def _unwrap_versioned_object(value: Any) -> Any:
     """Return the fields of a serialized object of Nova."""
-    return value[_DATA] if isinstance(value, Mapping) and _DATA in value else value
+    return get_mapping(value).get(_DATA, value)
 
 
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,11 +378,11 @@ def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _parse_device_pool(pool: Any) -> dict[str, Any]:
-    fields = dict(_unwrap_versioned_object(pool))
-    properties = {**fields, **(fields.pop("tags", None) or {})}
+    properties = dict(_unwrap_versioned_object(pool))
+    properties |= properties.pop("tags", None) or {}
     node = properties.pop("numa_node", None)
     return {
         "count": int(properties.pop("count")),
         "numa_node": None if node is None else int(node),
-        "properties": {str(key): str(value) for key, value in sorted(properties.items()) if key != "tags"},
+        "properties": {str(key): str(value) for key, value in sorted(properties.items())},
     }

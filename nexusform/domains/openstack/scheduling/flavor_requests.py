@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import count, takewhile
+from itertools import chain, count, product, takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -60,7 +60,8 @@ _UNPREDICTED: Final = (
     "accel:device_profile",
     "capabilities:",
 )
-_KIB_BY_UNIT: Final = {"": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
+# A number without a unit is one of KiB.
+_KIB_BY_UNIT: Final = {None: 1, "": 1 / 1024, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 
 
 class FlavorRequest(Struct, frozen=True):
@@ -85,7 +86,7 @@ class FlavorRequest(Struct, frozen=True):
     @property
     def needs_host_details(self) -> bool:
         """Whether NUMA cells or PCI devices of the hosts count."""
-        return self.numa is not None or bool(self.devices) or bool(self.unknown_alias)
+        return any((self.numa, self.devices, self.unknown_alias))
 
 
 def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
@@ -114,10 +115,9 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
         raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
-    for values in (properties, image):
-        for key, known in _VALUES.items():
-            if values.get(key) and values[key] not in known:
-                raise ValueError(_format_invalid_property(key, values[key]))
+    for values, (key, known) in product((properties, image), _VALUES.items()):
+        if values.get(key, "") not in ("", *known):
+            raise ValueError(_format_invalid_property(key, values[key]))
     numa = _parse_numa_request(flavor, image)
     affinity = _select_property(properties, image, _AFFINITY)
     if image.get(_AFFINITY, affinity) != affinity:
@@ -169,9 +169,9 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
         raise ValueError(_format_property_conflict(_NODES))
     nodes = _select_property(flavor.properties, image, _NODES)
     page_size = _parse_page_size(flavor.properties, image)
-    if nodes and (not nodes.isdigit() or int(nodes) < 1):
+    if nodes and not re.fullmatch(r"0*[1-9]\d*", nodes):
         raise ValueError(_format_invalid_property(_NODES, nodes))
-    if not (nodes or page_size or is_pinned):
+    if not any((nodes, page_size, is_pinned)):
         return None
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
     # The filter wants threads even if the flavor prefers them and the image requires them.
@@ -228,7 +228,7 @@ def _parse_numa_cells(
         memory = [flavor.memory_mib // nodes] * nodes
     if not len(cpus) == len(memory) == nodes:
         raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
-    if sorted(cpu for cell in cpus for cpu in cell) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
+    if sorted(chain.from_iterable(cpus)) != list(range(flavor.vcpus)) or sum(memory) != flavor.memory_mib:
         detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
         raise ValueError(detail)
     return tuple(CellRequest(len(cell), len(cell & dedicated), size) for cell, size in zip(cpus, memory, strict=True))
@@ -256,9 +256,7 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
 def _parse_page_size_text(text: str) -> int | None:
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
-    match = re.fullmatch(r"(\d+)([KMGT]?)B", text)
-    if text.isdigit():
-        return int(text)
+    match = re.fullmatch(r"(\d+)(?:([KMGT]?)B)?", text)
     if match is None:
         raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
     return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
@@ -290,10 +288,10 @@ def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
     """Return (alias, count) pairs. Raises ValueError."""
     pairs = []
     for part in split_list(text):
-        name, _, number = part.rpartition(":")
-        if not name or not number.strip().isdigit():
+        match = re.fullmatch(r"(.+):\s*(\d+)", part)
+        if match is None:
             raise ValueError(_format_invalid_property(_ALIAS, text))
-        pairs.append((name.strip(), int(number)))
+        pairs.append((match[1].strip(), int(match[2])))
     return pairs
 
 

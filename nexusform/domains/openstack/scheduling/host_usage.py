@@ -68,7 +68,7 @@ class NovaHostUsage(Struct, frozen=True):
         """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
         count, policy = request.dedicated_vcpus, request.thread_policy
         has_trait = HYPERTHREADING in self.host.traits
-        if (policy == ISOLATE and has_trait) or (policy == REQUIRE and not has_trait):
+        if {ISOLATE: True, REQUIRE: False}.get(policy) is has_trait:
             return False
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
 
@@ -85,7 +85,7 @@ class NovaHostUsage(Struct, frozen=True):
         if request.numa.needs_threads and not has_threads:
             return False
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
-        return self.fit_numa(request, attempts=2 if has_both else 1) is not None
+        return self.fit_numa(request, attempts=1 + has_both) is not None
 
     def can_fit_devices(self, request: FlavorRequest, _free_vcpus: int) -> bool:
         """Return whether the PCI devices of a VM are free."""
@@ -181,7 +181,7 @@ class UsageTable:
         """Return the record of a server of the inventory, "" if only its size counts."""
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())
-        is_recorded = server.dedicated_vcpus or server.numa_cells or request.needs_host_details
+        is_recorded = any((server.dedicated_vcpus, server.numa_cells, request.needs_host_details))
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
@@ -193,8 +193,7 @@ class UsageTable:
             matching = [pool for pool in pools if pool.has_properties(device.alias.properties)]
             matching.sort(key=lambda pool: pool.numa_node not in nodes)
             if matching:
-                index = next(number for number, pool in enumerate(pools) if pool is matching[0])
-                pools[index] = replace(matching[0], count=matching[0].count + device.count)
+                pools[pools.index(matching[0])] = replace(matching[0], count=matching[0].count + device.count)
             else:
                 pools.append(DevicePool(device.count, device.alias.properties, next(iter(nodes), None)))
         return replace(usage, cells=cells, pools=tuple(pools))

@@ -115,8 +115,7 @@ def build_server(values: Mapping[str, Any]) -> NovaServer:
 
 def split_list(text: str) -> list[str]:
     """Return the parts of a text with commas, without blanks and without empty parts."""
-    parts = [part.strip() for part in text.split(",")]
-    return [part for part in parts if part]
+    return list(filter(None, map(str.strip, text.split(","))))
 
 
 def parse_cpus(text: str | None) -> Iterator[int]:

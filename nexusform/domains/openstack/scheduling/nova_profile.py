@@ -6,6 +6,8 @@ Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/alloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, product
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,6 +33,7 @@ from nexusform.domains.openstack.scheduling.nova_host_records import (
     build_host,
     build_server,
     build_sku_name,
+    split_list,
 )
 from nexusform.domains.openstack.scheduling.pci_devices import PciDeviceAlias, build_pci_device_alias
 from nexusform.json_data.plain_data import get_mapping
@@ -161,7 +164,8 @@ class _NovaRules(NamedTuple):
                 f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
                 "openstack_site, as in nova.conf."
             )
-        missing_filter = _find_missing_filter(request, self.enabled)
+        needed = ((NUMA, request.numa), (PCI, request.devices))
+        missing_filter = next((name for name, is_needed in needed if is_needed and name not in self.enabled), "")
         if missing_filter:
             return (
                 f'The flavor "{sku.name}" needs {missing_filter}, and enabled_filters do not have it: Nova then checks '
@@ -191,8 +195,8 @@ class _NovaRules(NamedTuple):
             problem = get_resource(host, name).find_unit_problem(amount)
             if problem:
                 return f"{name} {amount:,}: {problem}"
-        image = self.images.get(demand.constraints.image)
-        problem = request.problem or (find_unpredicted_property(image) if image is not None else "")
+        image = self.images.get(demand.constraints.image, {})
+        problem = request.problem or find_unpredicted_property(image)
         if problem:
             return problem
         missing = sorted(request.traits - host.traits)
@@ -203,7 +207,7 @@ class _NovaRules(NamedTuple):
             reason = self._check_flavor_property(key, value, host)
             if reason:
                 return reason
-        if IMAGE in self.enabled and image is not None and host.has_details:
+        if IMAGE in self.enabled and host.has_details:
             return find_image_rejection(image, host.supported_instances)
         return ""
 
@@ -225,17 +229,10 @@ class _NovaRules(NamedTuple):
             name = key.removeprefix(_SCOPED_SPEC)
             if value.split(maxsplit=1)[:1] != [value]:
                 return f"{name} has an operator ({value}), and its effect is not predicted"
-            texts = [metadata[name] for metadata in host.aggregates.values() if name in metadata]
-            values = {part.strip() for text in texts for part in text.split(",")}
+            texts = (metadata.get(name, "") for metadata in host.aggregates.values())
+            values = chain.from_iterable(map(split_list, texts))
             return "" if value in values else f"no aggregate of the host has {name}={value}"
         return ""
-
-
-def _find_missing_filter(request: FlavorRequest, enabled: frozenset[str]) -> str:
-    """Return a filter needed by a request and not enabled, or ""."""
-    if request.numa and NUMA not in enabled:
-        return NUMA
-    return PCI if request.devices and PCI not in enabled else ""
 
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
@@ -331,11 +328,11 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
 
 
 class _Weigher(NamedTuple):
-    """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (None: their own)."""
+    """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (-inf: their own)."""
 
     name: str
     compute: Callable[[Demand, NovaHostUsage, MachineLoad], float]
-    minimum: float | None = None
+    minimum: float = -inf
 
 
 def _compute_free(host: NovaHost, resource_class: str, used: int) -> float:
@@ -348,7 +345,7 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
     return sum(
         dict(hint.vms_by_machine).get(machine, 0)
         for hint in demand.hints
-        if not hint.is_hard and hint.is_affinity is is_affinity and hint.scope is HintScope.MACHINE
+        if (hint.is_hard, hint.is_affinity, hint.scope) == (False, is_affinity, HintScope.MACHINE)
     )
 
 
@@ -372,9 +369,9 @@ _WEIGHERS: Final = (
 )
 
 
-def _normalize_weights(figures: Sequence[float], minimum: float | None) -> list[float]:
+def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
     """Scale the figures to 0 to 1, as nova.weights.normalize; all 0 if they are equal."""
-    lowest, highest = min(figures) if minimum is None else minimum, max(figures)
+    lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
     return [(figure - lowest) / (highest - lowest) for figure in figures]
@@ -383,13 +380,13 @@ def _normalize_weights(figures: Sequence[float], minimum: float | None) -> list[
 def _get_multiplier(weigher: str, host: NovaHost, multipliers: Mapping[str, float]) -> float:
     """Return the multiplier of a host: the least one of its aggregates, else the configured one."""
     key = f"{weigher}_weight_multiplier"
-    values = [float(metadata[key]) for metadata in host.aggregates.values() if _is_number(metadata.get(key))]
+    values = [float(metadata[key]) for metadata in host.aggregates.values() if _is_number(metadata.get(key, ""))]
     return min(values, default=multipliers[weigher])
 
 
-def _is_number(text: str | None) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        float(text or "")
+        float(text)
     except ValueError:
         return False
     return True
@@ -404,9 +401,8 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
             return weights
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
-            figures = [weigher.compute(demand, usage, load) for usage, load in zip(usages, loads, strict=True)]
-            if weigher.minimum is not None:
-                figures = [max(figure, weigher.minimum) for figure in figures]
+            hosts = zip(usages, loads, strict=True)
+            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in hosts]
             for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
                 weights[index] += _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
         return weights
@@ -455,7 +451,7 @@ class NovaSite(NamedTuple):
     def list_flavors_with_images(self) -> list[tuple[Flavor, str]]:
         """Return the flavors, alone and with the images with requests."""
         images = [name for name, properties in self.images.items() if select_image_requests(properties)]
-        return [(flavor, image) for flavor in self.flavors for image in ("", *images)]
+        return list(product(self.flavors, ("", *images)))
 
     def build_skus(self) -> dict[str, VmSku]:
         """Return the SKUs of the flavors, alone and with images, by name."""
@@ -487,17 +483,17 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         site.build_usage_table(settings.aliases),
         enabled,
     )
-    filters: list[Filter] = [_COMPUTE] if COMPUTE in enabled else []
-    filters += [_build_flavor_filter(rules), _build_capacity_filter(rules)]
-    if NUMA in enabled:
-        filters.append(_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"))
-    if PCI in enabled:
-        filters.append(_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"))
-    filters.append(zones.FILTER)
-    if {AFFINITY, ANTI_AFFINITY} & enabled:
-        filters.append(hints.FILTER)
+    filters: tuple[tuple[Filter, bool], ...] = (
+        (_COMPUTE, COMPUTE in enabled),
+        (_build_flavor_filter(rules), True),
+        (_build_capacity_filter(rules), True),
+        (_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"), NUMA in enabled),
+        (_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"), PCI in enabled),
+        (zones.FILTER, True),
+        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),
+    )
     return SchedulerProfile(
-        filters=tuple(filters),
+        filters=tuple(item for item, is_enabled in filters if is_enabled),
         rack_keys=RACK_KEYS,
         machine_keys=MACHINE_KEYS,
         weigh=_build_weigher(rules, {**DEFAULT_MULTIPLIERS, **settings.multipliers}),

@@ -240,23 +240,23 @@ def _select_dedicated_cpus(
         emulator = _pick_emulator_cpus(
             [core for core in cores if not core.intersection(pins or ())], pins, emulator_cpus
         )
-    elif thread_policy != REQUIRE or threads_per_core > 1:
+    else:
+        if thread_policy == REQUIRE:
+            by_threads.pop(1, None)
         for threads, full_cores in by_threads.items():
-            if thread_policy == REQUIRE and threads <= 1:
-                continue
             pins = _select_core_threads(full_cores, threads, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
             if pins is not None and len(emulator) == emulator_cpus:
                 break
         if thread_policy != REQUIRE and not pins:
-            pins = _select_core_threads([frozenset({cpu}) for core in cores for cpu in sorted(core)], 1, count)
+            pins = _select_core_threads([{cpu} for cpu in chain.from_iterable(map(sorted, cores))], 1, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
     return None if pins is None or len(emulator) < emulator_cpus else (pins, emulator)
 
 
 def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
     """Return free CPUs for emulator threads, none without dedicated vCPUs."""
-    return tuple(cpu for core in cores for cpu in sorted(core.difference(pins or ())))[:count] if pins else ()
+    return tuple(chain.from_iterable(sorted(core.difference(pins)) for core in cores))[:count] if pins else ()
 
 
 def _select_core_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct, field
@@ -62,7 +63,7 @@ def allocate_pci_devices(
     pools: Sequence[DevicePool],
     requests: Iterable[PciDeviceRequest],
     cells: Collection[int] = (),
-    sockets: Mapping[int, int | None] | None = None,
+    sockets: Mapping[int, int | None] = MappingProxyType({}),
 ) -> list[DevicePool] | None:
     """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
     the VM; `sockets` has the socket of each host cell.
@@ -72,7 +73,7 @@ def allocate_pci_devices(
         wanted = request.alias.properties
         selected: Sequence[DevicePool] = [pool for pool in remaining if pool.has_properties(wanted)]
         if cells:
-            selected = _select_near_pools(selected, request, cells, sockets or {})
+            selected = _select_near_pools(selected, request, cells, sockets)
         for name, value in ((_DEVICE_TYPE, _PHYSICAL_FUNCTION), (_DEVICE_TYPE, _VDPA), (_REMOTE, "true")):
             if wanted.get(name) != value:
                 selected = [pool for pool in selected if pool.properties.get(name) != value]
@@ -81,14 +82,12 @@ def allocate_pci_devices(
         missing = request.count
         for pool in selected:
             allocated = min(missing, pool.count)
-            index = next(number for number, item in enumerate(remaining) if item is pool)
+            index = remaining.index(pool)
             if pool.count > allocated:
                 remaining[index] = replace(pool, count=pool.count - allocated)
             else:
                 del remaining[index]
             missing -= allocated
-            if not missing:
-                break
     return remaining
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
+from nexusform.json_data.plain_data import get_text
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
@@ -83,7 +84,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the directory as id."""
-    return str(attributes.get("directory") or "")
+    return get_text(attributes, "directory")
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:

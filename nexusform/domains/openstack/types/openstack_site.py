@@ -18,18 +18,20 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
 )
 from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import get_list, get_value_at_path
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
     build_name_attribute,
     check_whole_numbers,
+    get_known_blocks,
     is_set_and_known,
     join_id_parts,
 )
 from nexusform.scheduling.site_inventory import InventoryRack, OccupiedCapacity, PlanInventory, SiteSettings
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType
-from nexusform.values.typed_value import Unknown
+from nexusform.values.typed_value import UNKNOWN, Unknown
 
 _SCHEMA: Final = BlockSchema(
     {
@@ -79,21 +81,19 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the names of filters and weighers, and the inventory."""
     problems = check_whole_numbers(attributes, ("host_subset_size",))
-    filters, multipliers = attributes.get("enabled_filters"), attributes.get("weight_multipliers")
-    if isinstance(filters, list):
-        problems += _check_filter_and_weigher_names("enabled_filters", filters, FILTERS)
-    if isinstance(multipliers, Mapping):
-        problems += _check_filter_and_weigher_names("weight_multipliers", multipliers, DEFAULT_MULTIPLIERS)
-        problems += [
-            Problem(("weight_multipliers", name), "invalid-number", f"Nova accepts no {name} multiplier below 0.")
-            for name, value in multipliers.items()
-            if name.startswith("soft_") and isinstance(value, int | float) and value < 0
-        ]
-    problems += _check_aliases(attributes.get("pci_aliases"))
+    multipliers = get_known_blocks(attributes, "weight_multipliers")
+    filters = get_list(attributes, "enabled_filters")
+    problems += _check_filter_and_weigher_names("enabled_filters", filters, FILTERS)
+    problems += _check_filter_and_weigher_names("weight_multipliers", multipliers, DEFAULT_MULTIPLIERS)
+    problems += [
+        Problem(("weight_multipliers", name), "invalid-number", f"Nova accepts no {name} multiplier below 0.")
+        for name, value in multipliers.items()
+        if name.startswith("soft_") and isinstance(value, int | float) and value < 0
+    ]
+    problems += _check_aliases(get_known_blocks(attributes, "pci_aliases"))
     inventory = attributes.get("inventory")
-    if is_set_and_known(inventory) and not (
-        isinstance(inventory, Mapping) and isinstance(inventory.get("hosts"), Mapping | Unknown)
-    ):
+    hosts = get_value_at_path(inventory, "hosts")
+    if is_set_and_known(inventory) and not isinstance(hosts, Mapping | Unknown):
         detail = "The inventory has no hosts. Write inventory = data.openstack_inventory.NAME."
         problems.append(Problem(("inventory",), "invalid-openstack-inventory", detail))
     return problems
@@ -102,9 +102,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 _PLACEMENT_FIELDS: Final = ("resource_class", "traits")
 
 
-def _check_aliases(aliases: Any) -> Iterator[Problem]:
-    if not isinstance(aliases, Mapping):
-        return
+def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
             continue
@@ -113,14 +111,14 @@ def _check_aliases(aliases: Any) -> Iterator[Problem]:
                 detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)
         policy = fields.get("numa_policy")
-        if isinstance(policy, str) and policy not in POLICIES:
+        if policy not in (*POLICIES, None, UNKNOWN):
             detail = f'"{policy}" is no NUMA policy. Use one of {", ".join(POLICIES)}.'
             yield Problem(("pci_aliases", name, "numa_policy"), "invalid-pci-alias", detail)
 
 
 def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
     for name in names:
-        if isinstance(name, str) and name not in known:
+        if name not in (*known, None, UNKNOWN):
             detail = (
                 f'"{name}" is not predicted.{suggest_name(name, list(known))} Predicted: {", ".join(known)}. Remove '
                 "it; placements that depend on it may then differ."
@@ -134,12 +132,12 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
-    source = attributes.get("inventory")
-    if not isinstance(source, Mapping) or not isinstance(source.get("hosts"), Mapping):
+    source = get_known_blocks(attributes, "inventory")
+    if not isinstance(source.get("hosts"), Mapping):
         return []
     try:
         site = build_nova_site(source)
-    except ValueError as problem:
+    except (AttributeError, TypeError, ValueError) as problem:
         detail = f"The inventory is not one of data openstack_inventory: {problem}."
         return [Problem(("inventory",), "invalid-openstack-inventory", detail)]
     settings = build_nova_settings(attributes)

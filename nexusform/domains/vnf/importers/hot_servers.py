@@ -96,21 +96,19 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
         detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
         template.notes.add_warning(rule, IGNORED, detail)
         return 1
-    if number is None or not 1 <= number <= MAX_INSTANCES:
-        template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
-        return 1
-    return number
+    if number is not None and 1 <= number <= MAX_INSTANCES:
+        return number
+    template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
+    return 1
 
 
 def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
     """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
-    vdus_by_group: dict[ResourceReference, list[str]] = {}
+    vdus_by_group: dict[ResourceReference | None, list[str]] = {}
     for vdu, value, node, notes in members:
-        group_reference = _find_group(vdu, value, node, notes, groups)
-        if group_reference is not None:
-            vdus_by_group.setdefault(group_reference, []).append(vdu)
+        vdus_by_group.setdefault(_find_group(vdu, value, node, notes, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])
@@ -211,7 +209,7 @@ class HotReading(Struct):
     nested: Mapping[str, str]
     known_vdus: Mapping[str, bool] = field(default_factory=dict)
     notes: dict[str, DocumentFindings] = field(default_factory=dict)
-    open_templates: dict[str, Node | None] = field(default_factory=dict)
+    open_templates: dict[str, Node] = field(default_factory=dict)
     vdus: dict[str, Vdu] = field(default_factory=dict)
     scaling_groups: dict[str, str] = field(default_factory=dict)
     groups: dict[ResourceReference, ServerGroup] = field(default_factory=dict)
@@ -250,7 +248,7 @@ def compute_group_repetition(
         sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
     else:
         sizes = _parse_scaled_sizes(template, resource)
-    is_bounded = sizes.maximum is not None and outer.maximum is not None
+    limit, outer_limit = sizes.maximum, outer.maximum
     unknown_count = outer.unknown_count
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):
@@ -258,7 +256,7 @@ def compute_group_repetition(
         unknown_count = UnknownCount(description, sizes.node, template.notes)
     return ResourceRepetition(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
-        maximum=min((sizes.maximum or 0) * (outer.maximum or 0), MAX_INSTANCES) if is_bounded else None,
+        maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
         is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),
@@ -275,9 +273,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     desired_node = find_first_field(properties, *_DESIRED)
     desired = _parse_instance_count(template, desired_node)
     minimum = min_size or 0
-    members = desired
-    if members is None:
-        members = 1 if min_size is None else min_size
+    members = next(size for size in (desired, min_size, 1) if size is not None)
     for contradiction in _describe_contradictions(members, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
@@ -301,7 +297,7 @@ def _parse_instance_count(template: Template, node: Node) -> int | None:
         return None
     value = template.resolve_value(node)
     number = parse_whole_number(value)
-    if number is not None and 0 <= number <= MAX_INSTANCES:
+    if number in range(MAX_INSTANCES + 1):
         return number
     if not isinstance(value, UnresolvedValue):
         detail = f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
@@ -377,7 +373,7 @@ def _add_group_membership(
     """Record the group membership of a server: its own hints, else the nearest around it; zones are ignored."""
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
-    if not zone.is_absent and isinstance(template.resolve_value(zone), str):
+    if isinstance(template.resolve_value(zone), str):
         detail = f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
         notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
+from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, parse_whole_number
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
@@ -29,7 +29,7 @@ from nexusform.domains.vnf.importers.hot_servers import (
 )
 from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name, get_declared_type
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
+from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf, has_errors
 from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, find_first_field, parse_documents
 
 BASE_HOT: Final = "base_hot"
@@ -89,7 +89,7 @@ class _ResourceContext(Struct, frozen=True):
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     template = context.template
     resources = find_first_field(template.root, "resources", "Resources")
-    if not isinstance(resources.data, dict):
+    if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
         reading.resource_count += 1
@@ -142,11 +142,10 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
         add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
-    elif kind and _is_template_type(kind, reading.nested):
+    elif _is_template_type(kind, reading.nested):
         _add_nested_template(reading, inner_context, name, inner, kind)
-    elif kind in _REPEATED_TYPES:
-        if context.depth < _MAX_DEPTH:
-            _add_scaling_group(reading, replace(inner_context, depth=context.depth + 1), name, inner)
+    elif kind in _REPEATED_TYPES and context.depth < _MAX_DEPTH:
+        _add_scaling_group(reading, replace(inner_context, depth=context.depth + 1), name, inner)
     elif not kind:
         detail = f'the group "{name}" has no resource to repeat; each member counts as one server.'
         notes.add_warning(body, CORRECTED, detail)
@@ -185,12 +184,15 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         return
     if file not in reading.open_templates:
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
-        reading.open_templates[file] = next(iter(parse_documents(reading.nested[file], file_notes)), None)
-    root = reading.open_templates[file]
-    if root is None:
-        return
+        documents = parse_documents(reading.nested[file], file_notes)
+        reading.open_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}
     inner = Template(
-        reading.notes[file], root, values, f"{template.scope}/{name}", template.is_repeated, (*template.chain, file)
+        reading.notes[file],
+        reading.open_templates[file],
+        values,
+        f"{template.scope}/{name}",
+        template.is_repeated,
+        (*template.chain, file),
     )
     _add_template(reading, _ResourceContext(inner, repetition, hints, context.depth + 1))

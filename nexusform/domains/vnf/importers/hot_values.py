@@ -45,9 +45,7 @@ class Template(Struct, frozen=True):
 
     def resolve_parameter(self, name: str) -> Any:
         """Return a parameter's value, else its default, else UnresolvedValue."""
-        declaration = self.root.get_node("parameters", name)
-        if declaration.is_absent:
-            declaration = self.root.get_node("Parameters", name)
+        declaration = find_first_field(self.root, "parameters", "Parameters").get_node(name)
         kind = get_declared_type(declaration).lower()
         if name in self.values:
             return _convert_parameter(self.values[name], kind)
@@ -63,7 +61,7 @@ class Template(Struct, frozen=True):
 
 def get_declared_type(body: Node) -> str:
     """Return the type of a resource or parameter, "" without one."""
-    return body.get_node("type").text or body.get_node("Type").text
+    return find_first_field(body, "type", "Type").text
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:
@@ -113,11 +111,8 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
     value = template.resolve_parameter(path[0])
     for step in path[1:]:
         key = resolve_intrinsic_functions(step, template, depth)
-        is_map_key = isinstance(value, Mapping) and isinstance(key, str) and key in value
-        is_list_index = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
-        if is_map_key or is_list_index:
-            value = value[key]
-        else:
+        value = get_value_at_path(value, key if isinstance(key, int) else str(key))
+        if value is None:
             return UnresolvedValue("the parameter " + ".".join(str(part) for part in path))
     return value
 
@@ -144,17 +139,12 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `list_join`: the joined texts of lists."""
-    body = resolve_intrinsic_functions(argument, template, depth)
-    if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
-        return UnresolvedValue("list_join")
-    separator, *lists = body
-    texts = []
-    for part in chain.from_iterable(item for item in lists if isinstance(item, list)):
-        if not isinstance(part, (str, int, float)):
-            return UnresolvedValue("list_join")
-        texts.append(str(part))
-    text: str = separator.join(texts)
-    return text
+    match resolve_intrinsic_functions(argument, template, depth):
+        case [str(separator), *lists] if lists:
+            parts = list(chain.from_iterable(item if isinstance(item, list) else [item] for item in lists))
+            if all(isinstance(part, (str, int, float)) for part in parts):
+                return separator.join(map(str, parts))
+    return UnresolvedValue("list_join")
 
 
 _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {

@@ -78,8 +78,9 @@ def find_descriptor(document: Node) -> Node | None:
 
 def list_flavours(document: Mapping[str, Any]) -> list[str]:
     """Return the deployment flavours in a document (plain data); none for another kind."""
-    descriptors = [part for key, part in document.items() if _strip_yang_prefix(str(key)) == _DESCRIPTOR]
-    flavours = chain.from_iterable(list_mappings(part, _FLAVOUR) for part in descriptors)
+    flavours = chain.from_iterable(
+        list_mappings(part, _FLAVOUR) for key, part in document.items() if _strip_yang_prefix(str(key)) == _DESCRIPTOR
+    )
     return [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
 
 
@@ -101,7 +102,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
             profiles.setdefault(name, profile)
     levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
-    sizes = next((level.sizes for level in levels if level.name == default), {})
+    sizes = {level.name: level.sizes for level in levels}.get(default, {})
     vdus = tuple(
         _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes) for name, body in bodies.items()
     )
@@ -172,7 +173,7 @@ def _build_vdu(
         # The YANG default of the minimum is 1.
         minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, 1)
         maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
-    if maximum is not None and maximum < minimum:
+    if maximum in range(minimum):
         detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
@@ -196,7 +197,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
     if compute is None:
         hint = suggest_name(compute_name, computes)
         detail = f'the VDU "{name}" has no defined virtual-compute-desc; its size is unknown.{hint}'
-        notes.add_warning(compute_reference if not compute_reference.is_absent else body, IGNORED, detail)
+        notes.add_warning(compute_reference, IGNORED, detail)
         compute = Node(None, body.position)
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
     memory = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
@@ -225,7 +226,7 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
     if node.is_absent:
         return None
     try:
-        number = 0.0 if isinstance(node.data, bool) else float(str(node.data))
+        number = float(str(node.data))
     except ValueError:
         number = 0.0
     if not 0 < number <= _MAX_SIZE:
@@ -267,7 +268,7 @@ def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], n
     elif len(names) > 1:
         detail = "no default-instantiation-level is set, and several instantiation-levels exist."
         notes.add_error(flavour.get_node("instantiation-level"), INVALID_DOCUMENT, detail)
-    return names[0] if names else ""
+    return next(iter(names), "")
 
 
 def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterator[ScalingAspect]:
@@ -278,7 +279,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
         order = [step for step, _ in body.get_node("step-deltas").list_texts()] or list(deltas)
         increments: dict[str, list[int]] = {}
         for position, step in enumerate(order):
-            for part in deltas[step].get_node("vdu-delta").list_items() if step in deltas else ():
+            for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
                 if vdu:
@@ -296,13 +297,13 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
     """Yield the rules of the flavour's groups and profiles."""
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
-    members: dict[str, list[str]] = {name: [] for name in groups}
+    members: dict[str, dict[str, None]] = {name: {} for name in groups}
     for vdu, profile in profiles.items():
         for entry in profile.get_node(_GROUP).list_items():
             node = entry if entry.text else entry.get_node("id")
             group = _get_name(node)
             if group in members:
-                members[group].append(vdu)
+                members[group][vdu] = None
             else:
                 hint = suggest_name(group, groups)
                 detail = f'the group "{group}" of the VDU "{vdu}" is not defined in the flavour.{hint}'

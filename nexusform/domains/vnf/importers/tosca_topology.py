@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from nexusform.documents.yaml_documents import DocumentFindings, Node
 from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 
 _PARTS: Final = ("node_templates", "node_template", "groups", "policies")
 _BODY: Final = ("type", "members", "targets", "properties", "description")
@@ -59,14 +60,11 @@ class Topology(Struct, frozen=True):
     def resolve_value(self, node: Node) -> Node:
         """Return the node with `get_input` replaced by the input's value (absent without one)."""
         for _ in range(_MAX_DEPTH):
-            if not (isinstance(node.data, dict) and list(node.data) == ["get_input"]):
+            if get_mapping(node.data).keys() != {"get_input"}:
                 return node
             name = node.data["get_input"]
             path = name if isinstance(name, list) else [name]
-            data: Any = self.inputs
-            for step in path:
-                data = data.get(step) if isinstance(data, Mapping) and isinstance(step, str) else None
-            node = Node(data, node.position)
+            node = Node(get_value_at_path(self.inputs, *map(str, path)), node.position)
         return Node(None, node.position)
 
 
@@ -76,10 +74,9 @@ def parse_topology(
     """Return the topology of all documents together, or of those of the flavour."""
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
     parents: dict[str, str] = {}
-    for document in documents:
-        for section in ("node_types", "group_types", "policy_types"):
-            for name, body in document.get_node(section).list_fields():
-                parents[name] = body.get_node("derived_from").text
+    for document, section in product(documents, ("node_types", "group_types", "policy_types")):
+        for name, body in document.get_node(section).list_fields():
+            parents[name] = body.get_node("derived_from").text
     inputs: dict[str, Any] = {}
     nodes: list[tuple[str, Node]] = []
     groups: list[tuple[str, Node]] = []
@@ -91,7 +88,7 @@ def parse_topology(
         nodes += _list_node_templates(topology, notes)
         groups += _list_definitions(topology.get_node("groups"), "group", notes)
         policy_section = topology.get_node("policies")
-        if isinstance(policy_section.data, dict) and policy_section.data:
+        if get_mapping(policy_section.data):
             detail = "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy."
             notes.add_warning(policy_section, CORRECTED, detail)
         policies += _list_definitions(policy_section, "policy", notes)
@@ -118,17 +115,16 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a deployment flavour; all if none matches."""
-    flavours = [_get_flavour(document) for document in documents]
-    named_flavours = [flavour for flavour in flavours if flavour.text]
-    if not flavour_id or not named_flavours:
+    flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
+    flavours.pop("", None)
+    if not flavour_id or not flavours:
         return list(documents)
-    if flavour_id not in {flavour.text for flavour in named_flavours}:
-        names = ", ".join(f'"{flavour.text}"' for flavour in named_flavours)
+    if flavour_id not in flavours:
+        names = ", ".join(f'"{name}"' for name in flavours)
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
-        notes.add_error(named_flavours[0], INVALID_DOCUMENT, detail)
+        notes.add_error(next(iter(flavours.values())), INVALID_DOCUMENT, detail)
         return list(documents)
-    pairs = zip(documents, flavours, strict=True)
-    return [document for document, flavour in pairs if flavour.text in ("", flavour_id)]
+    return [document for document in documents if _get_flavour(document).text in ("", flavour_id)]
 
 
 def _get_flavour(document: Node) -> Node:
@@ -153,12 +149,12 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield the bodies of a map; a body not indented under its name is assigned to it."""
-    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not _is_definition(body)}
-    is_assigned = False
+    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not body.get_node("type").text}
+    has_stray_body = "type" in stray_fields
     for name, body in part.list_fields():
         if name in stray_fields:
             continue
-        if body.is_absent and "type" in stray_fields and not is_assigned:
+        if body.is_absent and has_stray_body:
             detail = (
                 f'the body of the {noun} "{name}" is not indented under its name (line '
                 f"{stray_fields['type'].line}); it is read as its body."
@@ -168,15 +164,11 @@ def _list_misindented_definitions(part: Node, noun: str, notes: DocumentFindings
                 body.position.line, body.position.column, {key: child.position for key, child in stray_fields.items()}
             )
             yield name, Node({key: child.data for key, child in stray_fields.items()}, position)
-            is_assigned = True
+            has_stray_body = False
         elif isinstance(body.data, dict):
             yield name, body
         elif not body.is_absent:
             notes.add_warning(body, IGNORED, f'the {noun} "{name}" has no body; it is passed over.')
-
-
-def _is_definition(body: Node) -> bool:
-    return isinstance(body.data, dict) and isinstance(body.data.get("type"), str)
 
 
 def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "this") -> int | None:
@@ -184,7 +176,7 @@ def parse_instance_count(node: Node, notes: DocumentFindings, subject: str = "th
     if node.is_absent:
         return None
     number = node.number
-    if number is None or not 0 <= number <= MAX_INSTANCES:
+    if number not in range(MAX_INSTANCES + 1):
         detail = f"{subject} must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
         notes.add_warning(node, IGNORED, detail)
         return None

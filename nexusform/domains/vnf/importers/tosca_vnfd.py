@@ -48,6 +48,7 @@ from nexusform.domains.vnf.importers.vnf_text import (
     list_bodies,
     parse_documents,
 )
+from nexusform.json_data.plain_data import get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
@@ -118,13 +119,10 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
         if not is_valid_vdu_name(name):
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
-        size, image = _parse_vdu_size(topology, body, notes), _parse_image(topology, body)
+        size = _parse_vdu_size(topology, body, notes)
+        # Tacker requests this image if the grant has none.
+        image = topology.get_value(body, "properties", "sw_image_data", "name").text
         yield _add_counts(Vdu(name, Origin(notes.file, body.line), size, image=image), body, topology, scaling, notes)
-
-
-def _parse_image(topology: Topology, body: Node) -> str:
-    """Return the name of the software image, requested by Tacker if the grant has none."""
-    return topology.get_value(body, "properties", "sw_image_data", "name").text
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Vdu:
@@ -141,7 +139,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
         upper = topology.get_value(profile, "max_number_of_instances")
         minimum = parse_instance_count(lower, notes, "the number of instances") or 0
         maximum = parse_instance_count(upper, notes, "the number of instances")
-    if maximum is not None and maximum < minimum:
+    if maximum in range(minimum):
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     initial, initial_node = scaling.initial.get(vdu.name, (max(minimum, 1), profile))
@@ -171,14 +169,14 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
         )
     cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
     number = cpus.number
-    if not cpus.is_absent and (number is None or number < 1):
+    if not cpus.is_absent and (number or 0) < 1:
         notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
         number = None
     memory = _parse_memory(topology.get_value(compute, "virtual_memory", "virtual_mem_size"), notes)
     parts = list_bodies(compute.get_node("virtual_local_storage"))
-    sizes = [_parse_storage(topology.get_value(part, "size_of_storage"), notes) for part in parts]
-    known_sizes = [size for size in sizes if size is not None]
-    return VduSize(number, memory or None, sum(known_sizes) if known_sizes else None)
+    nodes = (topology.get_value(part, "size_of_storage") for part in parts)
+    sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
+    return VduSize(number, memory or None, sum(sizes) if sizes else None)
 
 
 def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
@@ -258,7 +256,7 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number is not None and node.number < _MINIMUM_OF_TARGETS:
+        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
                 "Tacker asks for 2 or more."
@@ -295,7 +293,7 @@ def _select_known_names(
     `description` is the report, with {} for the name.
     """
     for name, node in references:
-        if name not in known_names and name not in topology.node_names:
+        if name not in (*known_names, *topology.node_names):
             detail = f"{description.replace('{}', name, 1)}{suggest_name(name, known_names)}"
             notes.add_warning(node, IGNORED, detail)
     return [name for name, _ in references if name in known_names]
@@ -325,14 +323,14 @@ _MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2
 
 def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     """Return a size in whole MiB, rounded up; None without a known unit."""
-    match = _SIZE_PATTERN.match(value) if isinstance(value, str) else None
+    match = _SIZE_PATTERN.match(get_text(value))
     if match is None:
         return None
     unit = units.get(match[2].lower())
     if unit is None:
         return None
     integer_part, _, fraction = match[1].partition(".")
-    billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0") or "0")
+    billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))
 
 
@@ -360,11 +358,10 @@ def _list_legacy_aspects(
         default_node = topology.get_value(figures, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
         step = max(parse_count_or_default(topology.get_value(figures, "increment"), notes, 1), 1)
-        levels = 0 if maximum is None else max(maximum - initial, 0) // step
+        levels = max((maximum or 0) - initial, 0) // step
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        for vdu in vdus:
-            initial_counts.setdefault(vdu, (initial, body))
-            bounds[vdu] = minimum, maximum
+        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})
+        bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
         yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
 
 
@@ -472,14 +469,10 @@ def _warn_duplicate_deltas(
     aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology, notes: DocumentFindings
 ) -> None:
     """Warn about two policies for one aspect and VDU; the name of one may hint at the intended VDU."""
-    other_names = [name for name, _ in topology.nodes if name != vdu]
-    wrong_policy, hint = policies[1], ""
-    for deltas in policies:
-        intended_vdu = next((name for name in other_names if deltas.policy.startswith(name)), None)
-        if intended_vdu is not None:
-            wrong_policy = deltas
-            hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".'
-            break
+    pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
+    misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
+    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))
+    hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
         f'{policies[1].body.line}) both set the increase of "{vdu}" for the aspect "{aspect}". '
@@ -500,9 +493,10 @@ def _list_scaling_aspects(
             if not deltas_by_vdu:
                 detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 notes.add_warning(part, IGNORED, detail)
+                order = []
             known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
             for delta in order:
-                if deltas_by_vdu and delta not in known_deltas:
+                if delta not in known_deltas:
                     hint = suggest_name(delta, sorted(known_deltas))
                     detail = f'the aspect "{name}" steps by "{delta}", which no VduScalingAspectDeltas defines.{hint}'
                     notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)

@@ -201,7 +201,7 @@ def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str,
     top_files = [name for name in names if "/" not in name and name.endswith(_DOCUMENTS)]
     if len(top_files) == 1:
         return top_files[0], "The package"
-    if any(_is_hot_file(name) for name in names):
+    if any(map(_is_hot_file, names)):
         return "", ""
     raise _build_error(f"It has no {META}, and not exactly one YAML file at its top.")
 
@@ -235,11 +235,9 @@ def _get_flavour(document: _ToscaDefinitions) -> str:
     return get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
 
 
-def _list_node_types(document: _ToscaDefinitions) -> Iterator[str]:
-    for body in get_mapping(document.content, "topology_template", "node_templates").values():
-        kind = get_value_at_path(body, "type")
-        if isinstance(kind, str):
-            yield kind
+def _list_node_types(document: _ToscaDefinitions) -> list[str]:
+    bodies = get_mapping(document.content, "topology_template", "node_templates").values()
+    return [get_text(body, "type") for body in bodies]
 
 
 def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
@@ -251,7 +249,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
         if len(flavours) > 1:
             raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
         return flavours[0]
-    if names_text and "" not in flavours:
+    if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
     return ""
@@ -262,8 +260,11 @@ def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_T
     if document is None:
         return None
     own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
-    other_documents = [other for other in definitions if other is not document]
-    required_texts = [other.text for other in other_documents if not own_types.isdisjoint(_list_declared_types(other))]
+    required_texts = (
+        other.text
+        for other in definitions
+        if other is not document and not own_types.isdisjoint(_list_declared_types(other))
+    )
     return "\n---\n".join([document.text, *required_texts])
 
 
@@ -283,7 +284,7 @@ def _is_hot_file(name: str) -> bool:
 
 def _list_hot_folders(names: Iterable[str]) -> list[str]:
     """Return the folders with HOT files below the base folder, sorted; each is named after its flavour."""
-    return sorted({name.split("/")[1] for name in names if _is_hot_file(name) and name.count("/") > 1})
+    return sorted({name.split("/")[1] for name in filter(_is_hot_file, names) if name.count("/") > 1})
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
@@ -293,17 +294,16 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
     if not flavour and len(folders) == 1:
         flavour = folders[0]
     start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
-    hot_files = [name for name in names if _is_hot_file(name)]
+    hot_files = filter(_is_hot_file, names)
     relative_names = [name.removeprefix(start) for name in hot_files if name.startswith(start)]
     top_names = [name for name in relative_names if "/" not in name]
-    nested_names = [name for name in relative_names if "/" in name]
     if len(top_names) > 1:
         files = ", ".join(f"{start}{top}" for top in top_names)
         raise _build_error(f"{start} in it contains several files ({files}); Tacker supports one.")
     if not top_names:
         return None, {}
     nested: dict[str, str] = {}
-    for name in nested_names:
+    for name in sorted(set(relative_names).difference(top_names)):
         base_name = posixpath.basename(name)
         unique_name = name if base_name in nested else base_name
         nested[unique_name] = read(f"{start}{name}", start)

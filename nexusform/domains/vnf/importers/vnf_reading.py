@@ -26,6 +26,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
+    count_vms,
     has_errors,
 )
 
@@ -144,7 +145,7 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
     """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are reported.
 
-    A duplicate is contained in a rule of the VNFD: for more VDUs, and as strict.
+    A duplicate is contained in a rule of the VNFD: for more VDUs, and as strict. A VNFD allows one VM per location.
     """
     hot_rules = list(hot.rules)
     rules: list[PlacementRule] = []
@@ -161,16 +162,9 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum):
                 _warn_contradiction(rule, other, notes)
-        duplicate_rules = [
-            other
-            for other in overlapping_rules
-            if other.is_affinity == rule.is_affinity
-            and rule.is_hard >= other.is_hard
-            and rule.max_per_location <= other.max_per_location
-            and set(other.vdus) <= set(rule.vdus)
-        ]
-        for duplicate in duplicate_rules:
-            hot_rules.remove(duplicate)
+            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+            if is_as_strict and set(other.vdus) <= set(rule.vdus):
+                hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
             detail = (
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
@@ -186,20 +180,19 @@ def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: M
     anti-affinity rule conflict only with at least two shared VMs.
     """
     if rule.is_affinity != other.is_affinity:
-        separating_rule = other if rule.is_affinity else rule
-        shared_vms = sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus)
-        return shared_vms > separating_rule.max_per_location
+        shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)
+        return shared_vms > max(rule.max_per_location, other.max_per_location)
     return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
 
 
 def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
     """Warn about contradicting rules: only the plan knows the size, and rejects one that violates both."""
-    names = ", ".join(name for name in rule.vdus if name in other.vdus)
+    names = ", ".join(filter(other.vdus.__contains__, rule.vdus))
     first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."
     elif rule.is_hard and other.is_hard:
-        maximum = other.max_per_location if rule.is_affinity else rule.max_per_location
+        maximum = max(rule.max_per_location, other.max_per_location)
         text = f"Both can be met for at most {maximum} of these VMs. Larger sizes are rejected."
     else:
         text = "Both are kept. Hard rules have priority over soft ones."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import dropwhile, product
 from typing import Final
 
 from msgspec import Struct, field
@@ -90,9 +91,8 @@ class VduScaleSteps(Struct, frozen=True):
 
     def sum_increments(self, level: int) -> int:
         """Return the number of VMs added up to and including this level."""
-        if not self.increments or level <= 0:
-            return 0
-        return sum(self.increments[:level]) + self.increments[-1] * max(level - len(self.increments), 0)
+        repeated_levels = max(level - len(self.increments), 0)
+        return sum(self.increments[: max(level, 0)]) + sum(self.increments[-1:]) * repeated_levels
 
 
 class ScalingAspect(Struct, frozen=True):
@@ -137,7 +137,7 @@ class Vnf(Struct, frozen=True):
 
     def find_vdu(self, name: str) -> Vdu | None:
         """Return a VDU by name."""
-        return next((v for v in self.vdus if v.name == name), None)
+        return {vdu.name: vdu for vdu in self.vdus}.get(name)
 
 
 class VnfSourceDocuments(Struct, frozen=True):
@@ -251,11 +251,10 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
     """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
     for is_affinity in (True, False):
         rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
-        small = next((rule for rule in rules if count_vms(rule.vdus, numbers) < 2), None)
-        if small is None:
-            continue
-        later = [rule for rule in rules[rules.index(small) + 1 :] if count_vms(rule.vdus, numbers) > 1]
+        remaining = list(dropwhile(lambda rule: count_vms(rule.vdus, numbers) > 1, rules))
+        later = [rule for rule in remaining if count_vms(rule.vdus, numbers) > 1]
         if later:
+            small = remaining[0]
             names = ", ".join(f'"{rule.name}"' for rule in later)
             detail = (
                 f'{small.origin}: the rule "{small.name}" has fewer than 2 VMs. Tacker then leaves all later rules of '
@@ -270,16 +269,14 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     unmet_rules = []
     hard_rules = [rule for rule in vnf.rules if rule.is_hard]
     anti_affinity_rules = [rule for rule in hard_rules if not rule.is_affinity]
-    affinity_rules = [rule for rule in hard_rules if rule.is_affinity]
     for rule in anti_affinity_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location
         if vms > max(maximum, 1):
             unmet_rules.append(UnmetRule(rule, vms, maximum))
-    for separating_rule in anti_affinity_rules:
-        for joining_rule in affinity_rules:
-            is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
-            shared = count_vms([vdu for vdu in separating_rule.vdus if vdu in joining_rule.vdus], numbers)
-            if is_narrower and shared > separating_rule.max_per_location:
-                unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
+    for separating_rule, joining_rule in product(anti_affinity_rules, hard_rules):
+        is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
+        shared = count_vms({*separating_rule.vdus} & {*joining_rule.vdus}, numbers)
+        if joining_rule.is_affinity and is_narrower and shared > separating_rule.max_per_location:
+            unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
     return unmet_rules

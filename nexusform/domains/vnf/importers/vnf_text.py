@@ -44,7 +44,7 @@ def list_bodies(section: Node) -> list[Node]:
 
 def find_first_field(node: Node, *names: str) -> Node:
     """Return the first existing field of several names; the absent first one without any."""
-    fields = [node.get_node(name) for name in names]
+    fields = list(map(node.get_node, names))
     return next((field for field in fields if not field.is_absent), fields[0])
 
 
@@ -54,9 +54,7 @@ _Document = Mapping[str, Any]
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
     """Return the kind of the documents (plain data) with advice; "" if unknown."""
     for document in documents:
-        if not isinstance(document, dict):
-            continue
-        keys = {str(key).rpartition(":")[2]: value for key, value in document.items()}
+        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}
         for is_kind, description in _KINDS:
             if is_kind(keys):
                 return description
@@ -65,7 +63,7 @@ def describe_foreign_kind(documents: Iterable[Any]) -> str:
 
 def _create_key_check(*names: str) -> Callable[[_Document], bool]:
     """Return a check for all of these top-level keys, ignoring module prefixes."""
-    return lambda document: all(name in document for name in names)
+    return lambda document: document.keys() >= {*names}
 
 
 def _create_version_check(start: str) -> Callable[[_Document], bool]:

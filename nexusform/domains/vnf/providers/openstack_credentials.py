@@ -66,9 +66,8 @@ def read_credentials(confinement: Confinement) -> Credentials:
     cloud = read_variable("OS_CLOUD")
     if cloud:
         return _read_cloud(cloud, confinement)
-    fields = {name: read_variable(f"OS_{name.upper()}") for name in _FIELDS}
-    credentials = Credentials({name: value for name, value in fields.items() if value}, read_variable("OS_CACERT"))
-    return _check_login(credentials, "the environment")
+    fields = {name: value for name in _FIELDS if (value := read_variable(f"OS_{name.upper()}"))}
+    return _check_login(Credentials(fields, read_variable("OS_CACERT")), "the environment")
 
 
 def fetch_token(credentials: Credentials) -> str:
@@ -99,14 +98,14 @@ def fetch_token(credentials: Credentials) -> str:
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
     named = read_variable("OS_CLIENT_CONFIG_FILE")
     paths = [Path(place).expanduser() for place in ((named,) if named else _PLACES)]
-    path = next((path for path in paths if path.is_file()), None)
+    path = next(filter(Path.is_file, paths), None)
     if path is None:
         raise ProviderProblem(f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.')
     if is_untrusted_path(str(path), confinement):
         raise ProviderProblem(explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it"))
     try:
         document = yaml.safe_load(read_regular(path, _MAX_BYTES))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
         raise ProviderProblem(f"{path} cannot be read as YAML.") from None
     entry = get_mapping(document, "clouds", cloud)
     auth = entry.get("auth")
@@ -133,9 +132,9 @@ def _check_login(credentials: Credentials, source: str) -> Credentials:
 
 def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
     """Build the request of Keystone's interface v3."""
-    user: dict[str, Any] = {"id": fields["user_id"]} if "user_id" in fields else {}
-    if not user and "username" in fields:
-        user = {"name": fields["username"], "domain": _build_domain(fields, "user_domain")}
+    user: dict[str, Any] = {"name": fields.get("username"), "domain": _build_domain(fields, "user_domain")}
+    if "user_id" in fields:
+        user = {"id": fields["user_id"]}
     if _has_application_credential(fields):
         credential: dict[str, Any] = {"secret": fields["application_credential_secret"]}
         if "application_credential_id" in fields:

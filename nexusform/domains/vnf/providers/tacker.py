@@ -59,10 +59,11 @@ def make_provider(
     from nexusform.network.web_errors import check_plain_credentials
 
     endpoint = str(settings["endpoint"]).rstrip("/")
-    credentials = read_credentials(confinement) if settings["auth"] == KEYSTONE else None
-    rejection = check_plain_credentials(endpoint) if credentials is not None else ""
-    if rejection:
-        raise ProviderProblem(f"endpoint: {rejection}.")
+    credentials = None
+    if settings["auth"] == KEYSTONE:
+        credentials = read_credentials(confinement)
+        if rejection := check_plain_credentials(endpoint):
+            raise ProviderProblem(f"endpoint: {rejection}.")
     timeout = parse_duration(str(settings["timeout"]))
     assert not isinstance(timeout, str)  # ensured by its pattern
     client = TackerClient(endpoint, credentials, PollTiming(outage=min(30.0, timeout)))

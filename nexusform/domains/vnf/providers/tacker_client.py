@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,12 +14,14 @@ from msgspec import Struct
 
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.json_data.plain_data import get_text, get_value_at_path, list_mappings
 from nexusform.network.api_client import ApiClient, ApiRequest, ApiResponse
 from nexusform.network.read_limits import PageLimits, parse_json
 from nexusform.network.web_errors import WebError
 
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
+_ABSENT: Final = (("GET", _NOT_FOUND), ("DELETE", _NOT_FOUND))
 _CONFLICT: Final = 409
 _SERVER_ERROR: Final = 500
 _MARKER: Final = "nextpage_opaque_marker"
@@ -92,7 +95,7 @@ class TackerClient:
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
             page = self._parse(answer)
-            if not isinstance(page, list) or not all(isinstance(row, Mapping) for row in page):
+            if list_mappings(page) != page:
                 raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not a list of objects.")
             rows += page
             link = _NEXT_LINK.search(answer.headers.get("link", ""))
@@ -122,8 +125,8 @@ class TackerClient:
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
     def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
-        document = self._parse(answer)
-        if not isinstance(document, Mapping) or not isinstance(document.get("id"), str):
+        document: Mapping[str, Any] = self._parse(answer)
+        if not get_text(document, "id"):
             raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")
         return document
 
@@ -146,8 +149,9 @@ class TackerClient:
         if self._credentials is not None:
             self._token = self._token or fetch_token(self._credentials)
             headers["X-Auth-Token"] = self._token
-        content = None if body is None else json.dumps(body).encode()
-        if content is not None:
+        content = None
+        if body is not None:
+            content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         try:
             answer = self._client.send(ApiRequest(method, f"{_BASE}{path}", query, content, headers))
@@ -156,14 +160,12 @@ class TackerClient:
         if answer.status == _UNAUTHORIZED and self._credentials is not None and not is_repeated:
             self._token = ""
             return self._send(method, path, body, query, is_repeated=True)
-        if answer.is_success or (method in ("GET", "DELETE") and answer.status == _NOT_FOUND):
+        if answer.is_success or (method, answer.status) in _ABSENT:
             return answer
-        try:
+        document = None
+        with suppress(ValueError):
             document = parse_json(answer.content)
-        except ValueError:
-            document = None
-        reason = document.get("detail") if isinstance(document, Mapping) else None
-        detail = str(reason or "it gave no reason.").strip()
+        detail = str(get_value_at_path(document, "detail") or "it gave no reason.").strip()
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
         is_unreachable = answer.status > _SERVER_ERROR
         raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct
 
+from nexusform.documents.yaml_documents import parse_whole_number
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.types.vnf_documents import RETRY_KEY, has_standard_user_data
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -141,7 +143,7 @@ class OperationRunner(Struct, frozen=True):
 _RESUME: Final = "The next apply continues: nexusform apply -resume"
 
 
-def is_running(operation: Mapping[str, Any] | None) -> bool:
+def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
     """Return whether an operation has not ended."""
     return operation is not None and str(operation.get("operationState")) not in _ENDED
 
@@ -155,7 +157,7 @@ def _can_roll_back(operation: Mapping[str, Any]) -> bool:
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
     error = get_mapping(operation, "error")
     reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
-    text = " ".join(reason if reason.endswith(".") else f"{reason}." for reason in reasons)
+    text = " ".join(f"{reason.removesuffix('.')}." for reason in reasons)
     return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"
 
 
@@ -196,7 +198,8 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
         owner=get_text(document, "metadata", OWNER_KEY),
         is_instantiated=is_instantiated,
         scale_levels={
-            str(row.get("aspectId")): int(row.get("scaleLevel") or 0) for row in list_mappings(info, "scaleStatus")
+            str(row.get("aspectId")): parse_whole_number(row.get("scaleLevel")) or 0
+            for row in list_mappings(info, "scaleStatus")
         },
         vnfcs=tuple(_list_vnfcs(info)) if is_instantiated else (),
     )
@@ -226,16 +229,13 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
     matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
     remaining = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
-    free_names = [name for name in recorded if name not in matches]
     for is_same_host in (True, False):
         for vnfc in list(remaining):
-            fitting = (name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host))
-            name = next(fitting, None)
-            if name is not None:
-                matches[name] = vnfc
-                free_names.remove(name)
+            free_names = [name for name in recorded if name not in matches]
+            fitting = [name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host)]
+            if fitting:
+                matches[fitting[0]] = vnfc
                 remaining.remove(vnfc)
-    numbers = {vnfc["number"] for vnfc in recorded.values()}
     names_hosts = has_standard_user_data(attributes)
     vnfcs = {
         name: _build_vnfc(recorded[name], matches[name], names_hosts=names_hosts)
@@ -243,11 +243,10 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         if name in matches
     }
     for vnfc in remaining:
-        number = next(n for n in range(len(numbers) + 1) if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
+        number = next(n for n in count() if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
         name = _build_vnfc_name(attributes, vnfc, number)
         matches[name] = vnfc
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
-        numbers.add(number)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
 
@@ -257,7 +256,7 @@ def _build_vnfc_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: 
 
 def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host: bool) -> bool:
     is_same_vdu = vnfc["vdu"] == observed.vdu
-    return is_same_vdu and (not is_same_host or (bool(observed.host) and vnfc.get("machine") == observed.host))
+    return is_same_vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:

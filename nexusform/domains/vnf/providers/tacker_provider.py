@@ -37,7 +37,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text, replace_unknown
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, replace_unknown
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
@@ -88,12 +88,12 @@ class TackerProvider(FixedIdentity):
         """Find the running VNF of a block for import, by its name and VNFD. Raises ProviderProblem."""
         _require_vnf(resource_type)
         vnf = read_documents(arguments).vnf
-        name = str(arguments.get("name") or "")
-        running = [instance for instance in self._list_instances() if instance.is_instantiated]
+        name = get_text(arguments, "name")
         matches = [
             instance
-            for instance in running
-            if instance.name == name and vnf.descriptor_id in ("", instance.descriptor_id)
+            for instance in self._list_instances()
+            if instance.is_instantiated and instance.name == name
+            if vnf.descriptor_id in ("", instance.descriptor_id)
         ]
         if len(matches) != 1:
             count = f"{len(matches)} running VNF instances" if matches else "no running VNF instance"
@@ -120,8 +120,8 @@ class TackerProvider(FixedIdentity):
         return [
             (index, problem)
             for index, request in enumerate(requests)
-            if request.planned is not None and has_known_documents(request.planned)
-            for problem in _list_change_problems(request.prior, request.planned)
+            if has_known_documents(request.planned_attributes)
+            for problem in _list_change_problems(request.prior_attributes, request.planned_attributes)
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -161,7 +161,7 @@ class TackerProvider(FixedIdentity):
         """Scale a VNF, then heal the VNFCs to re-create. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
-        instance_id = str(planned.get("vnf_instance_id") or "")
+        instance_id = get_text(planned, "vnf_instance_id")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
         try:
             self._change_levels(runner, instance, request.final_attributes or planned, only_in=request.is_release)
@@ -190,7 +190,7 @@ class TackerProvider(FixedIdentity):
     def _read_object(self, request: ReadRequest) -> ReadResult:
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
-        instance_id = str(known.get("vnf_instance_id") or "")
+        instance_id = get_text(known, "vnf_instance_id")
         if instance_id and request.planned is None:
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
@@ -219,8 +219,9 @@ class TackerProvider(FixedIdentity):
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
             prefix = f"{owner.rpartition('#')[0]}#"
-            not_instantiated = [instance for instance in instances if not instance.is_instantiated]
-            candidates += [instance for instance in not_instantiated if instance.owner.startswith(prefix)]
+            candidates += [
+                instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
+            ]
         return next(iter(candidates), None)
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
@@ -229,15 +230,14 @@ class TackerProvider(FixedIdentity):
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it."""
         latest = runner.find_latest_operation(instance.id)
-        if latest is None or not is_running(latest):
-            return _require_instance(runner, instance.id)
-        if request.resumed_operation is None:
-            name = f"{latest.get('operation')} ({latest.get('operationState')})"
-            raise ProviderProblem(
-                f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
-                "once it has ended."
-            )
-        runner.follow_operation(str(latest["id"]))
+        if is_running(latest):
+            if request.resumed_operation is None:
+                name = f"{latest.get('operation')} ({latest.get('operationState')})"
+                raise ProviderProblem(
+                    f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
+                    "once it has ended."
+                )
+            runner.follow_operation(str(latest["id"]))
         return _require_instance(runner, instance.id)
 
     def _change_levels(
@@ -286,9 +286,7 @@ def _require_vnf(resource_type: str) -> None:
 
 def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
     _require_vnf(request.key.type)
-    if request.planned is None:
-        raise ProviderProblem(f"{request.address} has no planned attributes.")
-    planned: Mapping[str, Any] = replace_unknown(request.planned)
+    planned: Mapping[str, Any] = replace_unknown(request.planned_attributes)
     return planned
 
 
@@ -322,18 +320,18 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    names = [name for name in ids if ids[name] in hosts or not vnfcs[name].get("machine")]
-    observed = tuple(("vnfcs", name) for name in names)
+    observed = tuple(("vnfcs", name) for name in ids if ids[name] in hosts or not vnfcs[name].get("machine"))
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
     """Return whether an interrupted run of this step healed already."""
-    if not resumed_operation or latest is None or latest.get("operation") != "HEAL":
+    outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
+    if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
-    identifier = str(latest.get("id"))
+    identifier = get_text(latest, "id")
     is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
-    return latest.get("operationState") == COMPLETED and (is_later or resumed_operation == identifier)
+    return is_later or resumed_operation == identifier
 
 
 def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
@@ -342,10 +340,11 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
     connections = body.get("vimConnectionInfo")
     if isinstance(connections, list):  # as in version 1 of the interface
-        rows = {str(row.get("id") or number): row for number, row in enumerate(connections)}
         body["vimConnectionInfo"] = {
-            key: {name: _VIM_TYPES.get(value, value) for name, value in row.items() if name != "id"}
-            for key, row in rows.items()
+            str(row.get("id") or number): {
+                name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"
+            }
+            for number, row in enumerate(list_mappings(connections))
         }
     body["flavourId"] = planned.get("flavour_id")
     if planned.get("instantiation_level"):
@@ -362,8 +361,8 @@ def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
     return {"additionalParams": names} if names else {}
 
 
-def _list_change_problems(prior: Mapping[str, Any] | None, planned: Mapping[str, Any]) -> Iterator[Problem]:
-    if prior is None or not prior.get("vnf_instance_id"):
+def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) -> Iterator[Problem]:
+    if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
     changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]

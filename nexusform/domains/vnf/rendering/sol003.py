@@ -43,7 +43,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
             actions_by_vnf.setdefault(row.address, {})[row.object] = row.action
     for change in plan.changes:
         actions = actions_by_vnf.get(change.address, {})
-        if any(action is not PlacementAction.KEEP for action in actions.values()):
+        if {*actions.values()} - {PlacementAction.KEEP}:
             requests[str(change.address)] = _build_request(change, actions)
             inexact_rules += [
                 f"up to {rule.max_per_location} VMs of {rule.name} may share a machine"

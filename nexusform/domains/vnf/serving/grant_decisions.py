@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, filterfalse
 from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -20,7 +21,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     has_standard_user_data,
     read_documents,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.plans.plan import Change, Plan
 
 _TERMINATE: Final = "TERMINATE"
@@ -84,7 +85,7 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
     for address, request in build_grant_requests(plan).requests.items():
         change = changes[address]
         for number, operation in enumerate(list_operations(change, request["operation"], request)):
-            names = [name for vdu_names in operation.added.values() for name in vdu_names]
+            names = list(chain.from_iterable(operation.added.values()))
             grants.append(
                 PlannedGrant(
                     address,
@@ -128,13 +129,13 @@ def _find_format_problem(request: Any) -> str:
     if not isinstance(request, Mapping):
         return "The body is not a JSON object."
     for name in ("vnfInstanceId", "vnfLcmOpOccId", "operation"):
-        if not isinstance(request.get(name), str) or not request[name]:
+        if not get_text(request, name):
             return f"{name} is missing."
     for name in ("addResources", "removeResources"):
         rows = request.get(name, [])
-        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        if list_mappings(request, name) != rows:
             return f"{name} is not a list of objects."
-        if not all(isinstance(row.get("id"), str) for row in rows):
+        if not all(get_text(row, "id") for row in rows):
             return f"A resource in {name} has no id."
     return ""
 
@@ -158,9 +159,8 @@ def _find_planned_grant(
     removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
     reason = f"The plan has no {operation} of this VNF."
     for grant in grants:
-        if grant.operation != operation or bound_address not in (None, grant.address):
-            continue
-        if grant.descriptor_id not in ("", request.get("vnfdId")):
+        is_other_vnf = bound_address not in (None, grant.address)
+        if grant.operation != operation or is_other_vnf or grant.descriptor_id not in ("", request.get("vnfdId")):
             continue
         earlier = latest.get((grant.address, grant.number))
         if earlier is not None and not _is_repeated_operation(request, earlier):
@@ -193,15 +193,15 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
     """Build the grant: a zone per host, and the zone of each new resource."""
     free = {vdu: list(names) for vdu, names in grant.added.items()}
-    names = {row_id: free[vdu].pop(0) for row_id, vdu in _list_requested_vdus(request, "addResources")}
-    zone_of = {row_id: grant.zones[name] for row_id, name in names.items() if name in grant.zones}
-    zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(sorted(set(zone_of.values())), start=1)}
+    requested = _list_requested_vdus(request, "addResources")
+    zone_of = {row_id: grant.zones.get(free[vdu].pop(0), "") for row_id, vdu in requested}
+    zones = sorted({*zone_of.values()} - {""})
+    zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(zones, start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
-    added = [{"resourceDefinitionId": row["id"]} for row in request.get("addResources", [])]
-    for resource in added:
-        zone = zone_of.get(resource["resourceDefinitionId"])
-        if zone is not None:
-            resource["zoneId"] = zone_ids[zone]
+    added = [
+        _remove_empty_members(resourceDefinitionId=row["id"], zoneId=zone_ids.get(zone_of.get(row["id"], "")))
+        for row in request.get("addResources", [])
+    ]
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
     parameters = {name: {"locationConstraints": zone} for name, zone in grant.healed_zones.items()}
     answer = {
@@ -215,7 +215,11 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
         "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
         "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **get_mapping(request, "_links")},
     }
-    return {name: value for name, value in answer.items() if value}
+    return _remove_empty_members(**answer)
+
+
+def _remove_empty_members(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value}
 
 
 class PlannedOperation(Struct, frozen=True):
@@ -248,9 +252,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
         # A VNFC of the same name on both sides is healed.
         for vdu, added_names in added.items():
             removed_names = removed.get(vdu, [])
-            healed[vdu] = [name for name in added_names if name in removed_names]
-            added[vdu] = [name for name in added_names if name not in healed[vdu]]
-            removed[vdu] = [name for name in removed_names if name not in healed[vdu]]
+            healed[vdu] = [*filter(removed_names.__contains__, added_names)]
+            added[vdu] = [*filterfalse(removed_names.__contains__, added_names)]
+            removed[vdu] = [*filterfalse(added_names.__contains__, removed_names)]
     steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
     for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):
@@ -288,7 +292,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}
-    names = [name for vdu_names in operation.added.values() for name in vdu_names]
+    names = list(chain.from_iterable(operation.added.values()))
     vnfcs, zones = get_mapping(attributes, "vnfcs"), build_zone_ids(change, names)
     return {f"{vnfcs[name]['vdu']}-{vnfcs[name]['number']}": zones[name] for name in names}
 

@@ -10,7 +10,8 @@ import json
 import os
 import ssl
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.documents.yaml_documents import parse_whole_number
 from nexusform.domains.vnf.importers.vnf_package import read_vnf_package
 from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 from nexusform.domains.vnf.importers.vnf_records import VnfSourceDocuments
@@ -96,7 +98,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if not self._verify_access_token():
             return
         path = urlsplit(self.path).path.rstrip("/")
-        base = next((base for base in _PACKAGES if path == base or path.startswith(f"{base}/")), None)
+        base = next((base for base in _PACKAGES if f"{path}/".startswith(f"{base}/")), None)
         if base is None:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
             return
@@ -108,19 +110,26 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if package is None or part not in ("", "vnfd", "package_content"):
             self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {unquote(descriptor_id)}.")
         elif part:
-            content = package.read_definitions() if part == "vnfd" else package.read_content()
-            self._send(HTTPStatus.OK, content, "application/zip")
+            self._send_package(package.read_definitions if part == "vnfd" else package.read_content)
         else:
             self._send_json(HTTPStatus.OK, package.build_info())
+
+    def _send_package(self, read: Callable[[], bytes]) -> None:
+        try:
+            content = read()
+        except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
+            self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, "The file of the package is missing, too large or damaged.")
+            return
+        self._send(HTTPStatus.OK, content, "application/zip")
 
     def handle_post(self) -> None:
         """Decide on a grant request, or send the token."""
         path = urlsplit(self.path).path.rstrip("/")
-        length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+        length = parse_whole_number(self.headers.get("Content-Length"))
+        if length is None or length > _MAX_REQUEST_BYTES:
             self._reject(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request has no valid length, or is too large.")
             return
-        body = self.rfile.read(int(length))
+        body = self.rfile.read(length)
         if path == "/token":
             self._send_token()
         elif not self._verify_access_token():

@@ -24,6 +24,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     VDU_BLOCK,
     WORKER,
     build_document_problems,
+    compute_target_levels,
     format_sku,
     get_document_path,
     get_image,
@@ -37,7 +38,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     resolve_vdu_sku,
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.matching import Taint
 from nexusform.placements.node_properties import CONTROL_PLANE_TAINT, NodeProperties
 from nexusform.placements.vm_demands import PlacedVm, PlacementGroupRule, PoolDemand, VmDemand
@@ -203,7 +204,7 @@ def _list_taint_problems(taints: Any) -> Iterator[Problem]:
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
     for index, taint in enumerate(taints):
-        if not isinstance(taint, dict) or not is_set_and_known(taint.get("key")):
+        if not is_set_and_known(get_value_at_path(taint, "key")):
             yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
@@ -237,10 +238,10 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
         yield Problem(get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING)
 
 
-def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
+def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
-    scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
+    scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""
     text = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
     if unmet_rule.conflicting_rule is not None:
         other = unmet_rule.conflicting_rule
@@ -250,7 +251,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, m
         )
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
-        location_count = machines if rule.scope == "machine" else unmet_rule.capacity // rule.max_per_location
+        location_count = unmet_rule.capacity // rule.max_per_location
         capacity_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"
         capacity_text = "a VNF runs on one site" if rule.scope == "site" else capacity_text
@@ -269,8 +270,8 @@ def compute_demand(
         return None, []
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
-    scale_levels = {name: int(level) for name, level in get_mapping(attributes, "scale_levels").items() if level}
-    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), scale_levels).numbers
+    levels = compute_target_levels(attributes)
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
@@ -328,18 +329,18 @@ def _list_unmet_problems(
     racks = len({machine.rack for machine in machines})
     current_rules = find_unmet_rules(vnf, numbers, len(machines), racks)
     for unmet_rule in current_rules:
-        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR, len(machines))
+        yield _build_unmet_problem(unmet_rule, UNSATISFIABLE, Severity.ERROR)
     known_rules = {unmet_rule.rule for unmet_rule in current_rules}
     maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
-            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING, len(machines))
+            yield _build_unmet_problem(unmet_rule, TOO_LARGE, Severity.WARNING)
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the VNFCs of a prior object."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
-    if not vnfcs or not has_known_documents(attributes):
+    if not has_known_documents(attributes):
         return ()
     blocks = get_mapping(attributes, "vdu")
     skus = {vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name)) for vdu in read_documents(attributes).vnf.vdus}
@@ -379,8 +380,8 @@ def build_computed_attributes(
         record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
     }
     kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]
-    kept_names = [name for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids]
-    ids = {"vnfc_ids": {name: known_ids[name] for name in kept_names}} if known_ids else {}
+    kept_ids = {name: known_ids[name] for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids}
+    ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}
     for vm in placed_vms:
         operation = _get_vnfc_operation(vm)

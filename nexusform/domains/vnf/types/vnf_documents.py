@@ -73,7 +73,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
         kind, noun = (dict, "object") if name == PARAMETERS else (str, "text")
         if not isinstance(requested, kind):
             problems.append(_build_request_problem(f"{field} is no {noun}."))
-        elif name == PARAMETERS and isinstance(configured, dict):
+        elif isinstance(configured, dict):
             # Configured parameters override those of the request.
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
@@ -108,7 +108,7 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
+    conflicting_names = list(filter(attributes.get, PACKAGED))
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
@@ -134,7 +134,7 @@ def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
 
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     """Return whether all documents are known, and at least one exists."""
-    if any(has_unknown_part(attributes.get(name)) for name in DOCUMENTS):
+    if any(map(has_unknown_part, map(attributes.get, DOCUMENTS))):
         return False
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
 
@@ -145,7 +145,7 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
     return _read_cached(
         attributes.get("vnfd"),
         attributes.get("base_hot"),
-        tuple((name, text) for name, text in sorted(nested.items()) if isinstance(text, str)),
+        tuple(sorted(nested.items())),
         json.dumps(get_mapping(attributes, PARAMETERS), sort_keys=True),
         attributes.get("flavour_id") or "",
     )
@@ -172,8 +172,7 @@ def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
     lines_by_kind: dict[tuple[str, str], list[str]] = {}
     for problem in findings:
         line = f":{problem.line}" if problem.line else ""
-        sentence = problem.detail if problem.detail.endswith((".", "?")) else f"{problem.detail}."
-        text = f"{problem.file}{line}: {sentence}"
+        text = f"{problem.file}{line}: {problem.detail}"
         if problem.severity is Severity.ERROR:
             problems.append(Problem(get_document_path(problem.file), problem.id, text, line=problem.line))
         else:
@@ -266,9 +265,9 @@ def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
 
 def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
     """Return whether the size is that of the VM SKU named like the flavor: neither block nor documents give one."""
-    block_sizes = [block.get(key) for key in ("vcpus", "memory_gib")]
-    has_document_size = vdu.size.vcpus is not None and vdu.size.memory_gib is not None
-    return bool(vdu.flavor) and not has_document_size and block_sizes == [None, None]
+    has_document_size = None not in (vdu.size.vcpus, vdu.size.memory_gib)
+    has_block_size = (block.get("vcpus"), block.get("memory_gib")) != (None, None)
+    return bool(vdu.flavor) and not has_document_size and not has_block_size
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
@@ -348,10 +347,9 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
         block = get_mapping(blocks, vdu.name)
         if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
             continue
-        if _is_sized_by_flavor(vdu, block):  # only a plan knows the SKUs of flavors
-            continue
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
-        if vcpus is None or memory is None:
+        # Only a plan knows the SKUs of flavors.
+        if None in (vcpus, memory) and not _is_sized_by_flavor(vdu, block):
             yield build_missing_size_problem(vdu, vcpus, memory)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.documents.yaml_documents import DocumentFindings
-from nexusform.domains.vnf.importers.hot_values import Template
+from nexusform.domains.vnf.importers.hot_values import Template, UnresolvedValue, resolve_intrinsic_functions
 from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
 from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
@@ -19,6 +19,7 @@ from nexusform.domains.vnf.importers.vnf_records import (
     VnfSourceDocuments,
     compute_maximum_counts,
     compute_vdu_counts,
+    find_unmet_rules,
 )
 from nexusform.domains.vnf.importers.vnf_text import parse_documents
 
@@ -135,3 +136,68 @@ def test_list_given_as_text_is_split_in_both_template_formats(section: str, kind
     notes = DocumentFindings("base_hot")
     root = parse_documents(f"{section}:\n  zones:\n    {kind}\n", notes)[0]
     assert Template(notes, root, {"zones": "a, b"}).resolve_parameter("zones") == ["a", "b"]
+
+
+def test_joined_text_needs_a_value_for_every_part() -> None:
+    notes = DocumentFindings("base_hot")
+    root = parse_documents("parameters:\n  site: {}\n  zone: {default: [a, 1]}\n", notes)[0]
+    template = Template(notes, root, {})
+
+    def join(*lists: object) -> object:
+        return resolve_intrinsic_functions({"list_join": ["-", *lists]}, template)
+
+    assert join({"get_param": "zone"}, ["b"]) == "a-1-b"
+    assert join({"get_param": "site"}, ["b"]) == join([{}]) == join() == UnresolvedValue("list_join")
+
+
+SERVER = "{type: OS::Nova::Server, properties: {flavor: m1}}"
+
+
+def read_findings(base_hot: str, **nested: str) -> str:
+    sources = VnfSourceDocuments(None, f"heat_template_version: 2018-08-31\nresources:\n{base_hot}", nested)
+    return "\n".join(str(each) for each in read_vnf(sources).findings)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ("desired_capacity: 4, max_size: 3", "requests 4 members, more than its max_size of 3"),
+        ("desired_capacity: 1, min_size: 2, max_size: 3", "requests 1 members, less than its min_size of 2"),
+        ("min_size: 2, max_size: 1", "has a max_size of 1, below its min_size of 2"),
+    ],
+)
+def test_contradictory_sizes_of_a_group_are_errors(sizes: str, words: str) -> None:
+    group = f"{{type: OS::Heat::AutoScalingGroup, properties: {{{sizes}, resource: {SERVER}}}}}"
+    assert words in read_findings(f"  g: {group}\n")
+
+
+def test_empty_nested_template_and_too_deep_groups_are_reported() -> None:
+    assert "the template has no resources" in read_findings("  a: {type: empty.yaml}\n", **{"empty.yaml": ""})
+    assert "the template has no resources" not in read_findings("  a: {type: bad.yaml}\n", **{"bad.yaml": "a: ["})
+    group = SERVER
+    for _ in range(12):
+        group = f"{{type: OS::Heat::ResourceGroup, properties: {{count: 1, resource_def: {group}}}}}"
+    assert 'repeats "OS::Heat::ResourceGroup", which is not a server' in read_findings(f"  g: {group}\n")
+
+
+@pytest.mark.parametrize(
+    ("flavours", "flavour_id", "words"),
+    [
+        ("[{id: a}, {id: b}]", "", 'the deployment flavours "a", "b", but flavour_id selects none of them.'),
+        ("[{id: a}, {id: b}]", "c", 'the deployment flavours "a", "b", but flavour_id is "c".'),
+        ("[]", "", "no deployment flavour (df), so the number of VMs is unknown."),
+    ],
+)
+def test_unknown_deployment_flavour_is_an_error(flavours: str, flavour_id: str, words: str) -> None:
+    read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, df: {flavours}, vdu: [{{id: v}}]}}\n", flavour_id=flavour_id))
+    assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
+    assert read.vnf.vdus == ()
+
+
+def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
+    group = "affinity-or-anti-affinity-group"
+    profile = f"{{id: v, min-number-of-instances: 2, {group}: [{{id: g}}, {{id: g}}]}}"
+    flavour = f"{{id: f, vdu-profile: [{profile}], {group}: [{{id: g, type: anti-affinity, scope: nfvi-node}}]}}"
+    vnf = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n")).vnf
+    assert [rule.vdus for rule in vnf.rules] == [("v",)]
+    assert find_unmet_rules(vnf, {"v": 2}, machines=2, racks=1) == []

@@ -156,6 +156,15 @@ def test_invalid_request_is_reported(body: Any, tmp_path: Path) -> None:
         assert client.grant(body)[0] == 400
 
 
+@pytest.mark.parametrize("length", ["\u00b2", "-1", "", "9" * 5000, str(5 << 20)])
+def test_invalid_length_of_a_request_is_reported(length: str, tmp_path: Path) -> None:
+    with run_grant_server(tmp_path, build_planned_grants()) as client:
+        connection = HTTPConnection("127.0.0.1", client.port, timeout=20)
+        connection.request("POST", "/grant/v1/grants", headers={"Content-Length": length})
+        assert connection.getresponse().status == 413
+        connection.close()
+
+
 def test_restart_gives_same_answer_and_no_second_grant(tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         first = client.grant(build_grant_request())
@@ -232,6 +241,17 @@ def test_packages_are_served_by_their_descriptor_id(tmp_path: Path) -> None:
         assert definitions.namelist() == ["TOSCA-Metadata/TOSCA.meta", "Definitions/v.yaml"]
         assert client.send("GET", f"{base}x")[0] == 404
         assert client.send("GET", "/etc/passwd")[0] == 404
+
+
+@pytest.mark.parametrize("content", [None, b"no zip"])
+def test_package_replaced_while_served_is_an_error(content: bytes | None, tmp_path: Path) -> None:
+    packages = write_packages(tmp_path)
+    path = tmp_path / "edge.csar"
+    path.unlink() if content is None else path.write_bytes(content)
+    with run_grant_server(tmp_path, build_planned_grants(), packages=packages) as client:
+        status, body = client.send("GET", f"/vnfpkgm/v2/onboarded_vnf_packages/{DESCRIPTOR}/vnfd")
+    assert status == 500
+    assert json.loads(body)["detail"] == "The file of the package is missing, too large or damaged."
 
 
 @pytest.mark.parametrize("confined", [True, False])

@@ -336,6 +336,16 @@ class TestLabelSource:
         assert list_errors(plan_vnf({**PODAFFINITY, "label_source": "driver"}))
 
 
+@pytest.mark.parametrize(("level", "workers"), [(0, 1), (1, 2), (3, 6)])
+def test_scale_level_replaces_the_one_of_the_instantiation_level(level: int, workers: int) -> None:
+    sizes = {"worker": SMALL, "store": SMALL}
+    vnf = {"vnfd": read_document("levels", "vnfd.yaml"), "instantiation_level": "big", "vdu": sizes}
+    found = read_vnfcs(
+        build_state_after(require_success(plan_vnf({**vnf, "scale_levels": {"size": level}}, machines=9)))
+    )
+    assert Counter(vm["vdu"] for vm in found.values())["worker"] == workers
+
+
 class TestFlavors:
     def test_vm_sku_named_like_flavor_sets_size(self) -> None:
         server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}

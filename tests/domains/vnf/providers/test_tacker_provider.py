@@ -1,0 +1,94 @@
+"""Tests of the requests of the provider `tacker`, and of its credentials, without a running Tacker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
+from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
+from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
+from nexusform.files.regular_files import UNCONFINED
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
+from nexusform.network.api_client import ApiResponse
+
+pytestmark = pytest.mark.of_domains("vnf")
+
+VNFD = """tosca_definitions_version: tosca_simple_yaml_1_2
+topology_template:
+  node_templates:
+    VNF: {type: company.VNF, properties: {descriptor_id: d}}
+    worker: {type: tosca.nodes.nfv.Vdu.Compute, properties: {vdu_profile: {min_number_of_instances: 1}}}
+"""
+PLANNED = {"id": "s/v", "name": "v", "site_id": "s", "vnfd": VNFD, "flavour_id": "simple"}
+
+
+class RecordingClient(TackerClient):
+    """Client with fixed answers; `sent` are the bodies by path."""
+
+    def __init__(self) -> None:
+        super().__init__("http://127.0.0.1:1", None, PollTiming(sleep=lambda _seconds: None))
+        self.sent: dict[str, Any] = {}
+        self.operation: dict[str, Any] = {"operation": "INSTANTIATE", "operationState": "COMPLETED"}
+
+    def read(self, path: str) -> Mapping[str, Any] | None:
+        if path.startswith("/vnf_lcm_op_occs"):
+            return self.operation
+        return {
+            "id": "i",
+            "instantiationState": "INSTANTIATED" if "POST /vnf_instances/i/instantiate" in self.sent else "NOT",
+        }
+
+    def read_list(self, path: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        self.sent.setdefault(f"GET {path}", query)
+        return []
+
+    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
+        self.sent[f"{method} {path}"] = body
+        return ApiResponse(202, {"location": "http://t/vnflcm/v2/vnf_lcm_op_occs/o"}, b'{"id": "i"}')
+
+
+def create(client: TackerClient, **arguments: Any) -> None:
+    provider = TackerProvider("tacker", client, TackerOptions("rollback", 9.0, is_graceful=True))
+    provider.create(ChangeRequest(ObjectKey("tacker_vnf", "s/v", 1), "tacker_vnf.v", None, {**PLANNED, **arguments}))
+
+
+def test_connections_of_version_1_are_sent_as_those_of_version_2() -> None:
+    client = RecordingClient()
+    access = {"interfaceInfo": {"endpoint": "http://k"}, "accessInfo": {"project": "p"}}
+    connections = [{"id": "v", "vimType": "openstack", "vimId": "x", **access}, {"vimType": "kubernetes"}]
+    create(client, instantiate_request=json.dumps({"vimConnectionInfo": connections}))
+    assert client.sent["POST /vnf_instances/i/instantiate"]["vimConnectionInfo"] == {
+        "v": {"vimType": "ETSINFV.OPENSTACK_KEYSTONE.V_3", "vimId": "x", **access},
+        "1": {"vimType": "kubernetes"},
+    }
+
+
+def test_rolled_back_instantiation_leaves_no_instance() -> None:
+    client = RecordingClient()
+    client.operation |= {"operationState": "ROLLED_BACK", "error": {"title": "Heat failed", "detail": "no host."}}
+    with pytest.raises(
+        ProviderProblem, match=r"INSTANTIATE failed in Tacker: Heat failed. no host. It was rolled back."
+    ):
+        create(client)
+    assert "DELETE /vnf_instances/i" in client.sent
+    client = RecordingClient()
+    client.operation["operationState"] = "FAILED"
+    with pytest.raises(
+        ProviderProblem, match="The VNF instance i stays in Tacker; the next apply instantiates it again"
+    ):
+        create(client)
+
+
+@pytest.mark.parametrize("text", ["clouds: {c: {auth: {password: 2024-02-31}}}", "clouds: [", "\0"])
+def test_unreadable_clouds_file_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_text(text)
+    monkeypatch.setenv("OS_CLOUD", "c")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    with pytest.raises(ProviderProblem, match=r"clouds.yaml cannot be read as YAML\."):
+        read_credentials(UNCONFINED)
