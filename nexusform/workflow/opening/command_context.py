@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_WORKSPACE: Final = "default"
 ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"  # the content of an `encryption` block
 _DISABLED_WORDS: Final = ("0", "false")
-NO_LIMITS: Final[Mapping[str, int]] = {}
+_NO_LIMITS: Final[Mapping[str, int]] = {}
 _MAX_SELECTION_BYTES: Final = 4096  # bytes
 
 
@@ -83,7 +83,7 @@ class CommandContext(Struct, frozen=True):
         """Merge the configured limits with those of the operator."""
         return merge_limits(configured_limits, self.limits, confined=bool(self.confinement.root))
 
-    def get_max_file_size(self, configured_limits: Mapping[str, int] = NO_LIMITS) -> int:
+    def get_max_file_size(self, configured_limits: Mapping[str, int] = _NO_LIMITS) -> int:
         """Return the maximum size of a state, journal or plan file in bytes."""
         return self.merge_limits(configured_limits).file_bytes
 
@@ -272,7 +272,7 @@ def get_selection_path(context: CommandContext) -> Path:
 
 def load_project_configuration(
     context: CommandContext, extra: Sequence[SourceFile] = ()
-) -> tuple[Configuration | None, list[Diagnostic]]:
+) -> tuple[Configuration, list[Diagnostic]]:
     """Load and check the configuration of the directory, with further texts of the root module."""
     type_registries = build_registries()
     with log_duration("info", "configuration read", directory=context.directory):

@@ -61,7 +61,9 @@ def create_providers(
                 provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
             providers[key] = _redact_provider(provider) if sensitive else provider
         except ProviderProblem as problem:
-            detail = _get_hidden_message() if sensitive else str(problem)
+            detail = str(problem)
+            if sensitive:
+                from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE as detail  # noqa: N811
             problems.append(
                 build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
             )
@@ -75,12 +77,6 @@ def _redact_provider(provider: Provider) -> Provider:
     from nexusform.workflow.opening.redacting_provider import redact_provider
 
     return redact_provider(provider)
-
-
-def _get_hidden_message() -> str:
-    from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
-
-    return HIDDEN_MESSAGE
 
 
 def check_provider_addresses(
