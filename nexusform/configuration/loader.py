@@ -546,20 +546,18 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
     )
 
 
-def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]) -> list[str]:
+def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
     """List the sources of another tool for these variables, which have their defaults: a sentence each.
 
-    `names` are the files of the directory. Next to configuration of the other tool, its files of variables
+    `files` are the names in the directory. Next to configuration of the other tool, its files of variables
     are not listed.
     """
-    variables = list(defaulted)
     sentences = [
         f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."
-        for name in variables
+        for name in defaulted
         if f"TF_VAR_{name}" in environment
     ]
-    files = list(names)
-    if not variables or any(file.endswith(_FOREIGN_ENDINGS) for file in files):
+    if any(file.endswith(_FOREIGN_ENDINGS) for file in files):
         return sentences
     for file in files:
         new_name = _suggest_nexusform_file_name(file, _AUTOMATIC_ENDINGS)

@@ -463,20 +463,9 @@ class PreparedArgument:
 def check_value(
     schema: schemas.AttributeSchema, name: str, plain_value: Any, span: Span, *, hidden: bool
 ) -> list[Diagnostic]:
-    """Check a known value against the schema's choices, bounds and pattern.
-
-    Of a list each element is checked. `hidden` keeps the value out of the message.
-    """
-    parts = plain_value if plain_value.__class__ is list else (plain_value,)
-    diagnostics: list[Diagnostic] = []
-    for part in parts:
-        if part is None or part is UNKNOWN:
-            continue
-        reason = _describe_schema_violation(schema, part, hidden=hidden)
-        if reason:
-            subject = f'An element of "{name}"' if plain_value.__class__ is list else f'"{name}"'
-            diagnostics.append(build_error("invalid-value-for-argument", f"{subject} {reason}", span))
-    return diagnostics
+    """Check a known scalar against the schema's choices, bounds and pattern; `hidden` keeps it out of the message."""
+    reason = _describe_schema_violation(schema, plain_value, hidden=hidden)
+    return [build_error("invalid-value-for-argument", f'"{name}" {reason}', span)] if reason else []
 
 
 def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
@@ -490,8 +479,8 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hi
         (schema.minimum is None or part >= schema.minimum) and (schema.maximum is None or part <= schema.maximum)
     ):
         return f"must be {_describe_number_range(schema.minimum, schema.maximum)}{actual}."
-    if schema.pattern and isinstance(part, str) and not re.fullmatch(schema.pattern, part):
-        return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
+    if schema.pattern and not re.fullmatch(schema.pattern, part):
+        return f"must be {schema.pattern_hint}{actual}."
     return ""
 
 
@@ -502,14 +491,10 @@ def _describe_number_range(low: int | None, high: int | None) -> str:
 
 
 def _format_scalar_value(part: Any) -> str:
-    if isinstance(part, bool):
-        return "true" if part else "false"
     return f'"{part}"' if isinstance(part, str) else str(part)
 
 
 def _format_quoted_alternatives(names: Iterable[str]) -> str:
-    """Format names as `"a", "b" or "c"`."""
+    """Format two or more names as `"a", "b" or "c"`."""
     quoted = [f'"{name}"' for name in names]
-    if len(quoted) < 2:
-        return "".join(quoted)
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
