@@ -217,7 +217,7 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return True
     if {kind, following} & {scanner.QUOTED_TEXT} or kind == scanner.OPEN_QUOTE or following == scanner.CLOSE_QUOTE:
         return False
-    if token.text == "in" and kind == scanner.IDENT and before.kind == scanner.IDENT:
+    if token.text == "in" and before.kind == scanner.IDENT:
         return True
     if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0):
         return False

@@ -116,12 +116,10 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 
 
 def _apply_logical(operator: str, first: Any, second: Any) -> Value:
-    decisive = operator == "||"
-    if first is decisive or second is decisive:
-        return build_boolean(decisive)
+    # Neither value is the decisive one.
     if first is UNKNOWN or second is UNKNOWN:
         return _UNDECIDED
-    return build_boolean(not decisive)
+    return build_boolean(operator == "&&")
 
 
 def apply_unary_operator(operator: str, operand: Value) -> Value:

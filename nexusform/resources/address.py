@@ -110,7 +110,7 @@ class AddressPattern(Struct, frozen=True):
     """
 
     module: ModulePath
-    mode: Mode | None = None
+    mode: Mode = "managed"
     type: str = ""
     name: str = ""
     key: Key = None
@@ -131,7 +131,7 @@ class AddressPattern(Struct, frozen=True):
     def __str__(self) -> str:
         if not self.type:
             return format_module(self.module)
-        return str(Address(self.module, self.mode or "managed", self.type, self.name, self.key))
+        return str(Address(self.module, self.mode, self.type, self.name, self.key))
 
 
 def render_moved_block(old: str, new: str) -> str:
@@ -158,7 +158,7 @@ def parse_pattern(text: str) -> AddressPattern:
     if not resource_parts and module:
         return AddressPattern(tuple(module))
     mode: Mode = "managed"
-    if resource_parts and resource_parts[0] == ("name", "data"):
+    if resource_parts[:1] == [("name", "data")]:
         mode, resource_parts = "data", resource_parts[1:]
     if len(resource_parts) < 2 or resource_parts[0][0] != "name" or resource_parts[1][0] != "name":
         raise AddressProblem(f'"{text}" is not a resource address: expected TYPE.NAME, e.g. nexus_rack.r1.')
@@ -173,7 +173,7 @@ def parse_address(text: str) -> Address:
     pattern = parse_pattern(text)
     if not pattern.type:
         raise AddressProblem(f'"{text}" names a module; a resource is needed here.')
-    return Address(pattern.module, pattern.mode or "managed", pattern.type, pattern.name, pattern.key)
+    return Address(pattern.module, pattern.mode, pattern.type, pattern.name, pattern.key)
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:

@@ -315,8 +315,9 @@ class _Scanner:
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
-            group = match.lastindex if match else None
-            if match is None or group is None:
+            assert match is not None, "the pattern matches any text"
+            group = match.lastindex
+            if group is None:
                 offset = size
                 break
             begin, offset = match.span(group)
