@@ -8,7 +8,7 @@ PUBLIC = {
         "Template TemplateFor TemplateWrap Traversal TraverseAttribute TraverseIndex TupleCons Unary"
     ),
     "scanner": (
-        "CLOSE_HEREDOC describe_span DIRECTIVE END INTERPOLATION OPEN_HEREDOC CharacterPositions QUOTED_NEWLINE "
+        "CLOSE_HEREDOC describe_span DIRECTIVE INTERPOLATION OPEN_HEREDOC CharacterPositions QUOTED_NEWLINE "
         "scan_text SEQUENCE_END"
     ),
     "token_stream": "CURLY_QUOTES",
