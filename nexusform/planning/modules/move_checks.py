@@ -178,4 +178,4 @@ def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBloc
         module = call.module
     if not source.type:
         return call
-    return module.resources.get((source.mode, source.type, source.name))
+    return module.resources.get((source.mode or "managed", source.type, source.name))

@@ -110,7 +110,7 @@ class MoveStatement(Struct, frozen=True):
 
 def get_resource_name(pattern: AddressPattern) -> tuple[Mode, str, str]:
     """Return the mode, type and name of a resource pattern; managed by default."""
-    return pattern.mode, pattern.type, pattern.name
+    return pattern.mode or "managed", pattern.type, pattern.name
 
 
 def _get_last_key(pattern: AddressPattern) -> Key:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -167,11 +168,8 @@ def _is_below(address: str, prefix: str) -> bool:
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
     """Return the address prefixes allowed by both lists: the longer of each matching pair."""
-    common_prefixes = {first for first in first_prefixes if any(_is_below(first, second) for second in second_prefixes)}
-    common_prefixes |= {
-        second for second in second_prefixes if any(_is_below(second, first) for first in first_prefixes)
-    }
-    return tuple(sorted(common_prefixes))
+    pairs = chain(product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes))
+    return tuple(sorted({longer for longer, shorter in pairs if _is_below(longer, shorter)}))
 
 
 def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -> ConfinementSource:

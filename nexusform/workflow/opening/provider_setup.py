@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -178,11 +179,8 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
     """Return the diagnostics of providers not already in the plan and not about deleted objects."""
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
-    diagnostics: list[Diagnostic] = []
-    for provider in providers.values():
-        problems = [problem for problem in provider.list_warnings() if problem.address not in deleted]
-        diagnostics += [convert_problem(p) for p in problems if (p.id, p.brief) not in known_findings]
-    return diagnostics
+    problems = chain(*(provider.list_warnings() for provider in providers.values()))
+    return [convert_problem(p) for p in problems if p.address not in deleted and (p.id, p.brief) not in known_findings]
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
