@@ -170,12 +170,10 @@ class _TypeParser:
         optional: set[str] = set()
         defaults: dict[str, Value] = {}
         for key, expression in argument.items:
-            name = (
-                key.expression.root.name if isinstance(key.expression, Traversal) and not key.expression.steps else None
-            )
-            if name is None:
+            if not isinstance(key.expression, Traversal) or key.expression.steps:
                 self._add_error("Object constructor map keys must be attribute names.", key.expression, call)
                 continue
+            name = key.expression.root.name
             if name in attributes:
                 self._add_error(f'The attribute "{name}" is already declared.', key.expression, call)
                 continue

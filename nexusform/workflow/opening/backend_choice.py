@@ -98,7 +98,7 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     if (
         not context.is_data_directory_trusted
         or context.backend_config
-        or not get_migration_path(context.data_directory).exists()
+        or not os.path.lexists(get_migration_path(context.data_directory))
     ):
         return None
     return build_error(
