@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "syntax_nodes": (
-        "Attribute Block Body Call Expression ForObject ForTuple Index JsonBody JsonObject JsonProperty "
+        "Attribute Block Body Call Expression ForObject ForTuple Index JsonBody JsonObject "
         "Label Literal ObjectCons Parentheses RelativeTraversal Splat SplatElement Step StringLiteral "
         "Template TemplateFor TemplateWrap Traversal TraverseAttribute TraverseIndex TupleCons Unary"
     ),
