@@ -8,7 +8,7 @@ are those of the click values, for mypy. Flags appear in the order of the fields
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import click
 from msgspec import Struct
@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # only shells that complete load it
 
 Record = TypeVar("Record", bound=Struct)
 Default = TypeVar("Default")
-
-_NO_DEFAULT: Final = object()  # an argument without default
 
 
 class _FlagDeclaration(Struct, frozen=True):
@@ -194,7 +192,7 @@ def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
     """Declare a required positional argument."""
     kind = click.Choice(choices) if choices else None
-    return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, _NO_DEFAULT))
+    return cast("str", _PositionalDeclaration({"metavar": metavar, "type": kind}, None))
 
 
 def declare_optional_positional(default: Default, *, metavar: str | None = None) -> str | Default:
@@ -231,7 +229,7 @@ def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> R
     for name, declaration in _list_declared_fields(record):
         if isinstance(declaration, _FlagGroup):
             arguments[name] = build_arguments_record(declaration.record, values)
-        elif name in values or declaration.default is not _NO_DEFAULT:
+        else:
             arguments[name] = values.get(name, declaration.default)
     return record(**arguments)
 

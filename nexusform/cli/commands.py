@@ -227,15 +227,16 @@ def apply_global_options(arguments: list[str]) -> list[str]:
             os.chdir(value)
         except OSError as problem:
             raise click.UsageError(f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.') from None
-    if arguments and arguments[0] in ("-help", "-h"):
+    first = next(iter(arguments), "")
+    if first in ("-help", "-h"):
         return ["--help"]
-    if arguments == ["help", "all"] or arguments[:1] in (["-help=all"], [_HELP_ALL]):
+    if arguments == ["help", "all"] or first in ("-help=all", _HELP_ALL):
         return [_HELP_ALL]
-    if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
+    if first == "help":  # `help state list` is `state list -help`
         return [*(word for word in arguments[1:] if word != "help"), "--help"]
-    if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
-        near = suggest_name(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
-        raise click.UsageError(f"Unknown global option {arguments[0]}.{near} Options of a command follow its name.")
+    if first.startswith("-") and first != "--help":
+        near = suggest_name(first.lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        raise click.UsageError(f"Unknown global option {first}.{near} Options of a command follow its name.")
     return arguments
 
 

@@ -56,24 +56,24 @@ def _list_skus(_flag: Sequence[str]) -> list[str]:
     return list(CATALOGUES[NEWEST].vm_skus)
 
 
-def _load_configuration() -> tuple[CommandContext, Configuration | None]:
+def _load_configuration() -> tuple[CommandContext, Configuration]:
     from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 
     context = CommandContext(environment=dict(os.environ))
     return context, load_project_configuration(context)[0]
 
 
-def _is_local_state(context: CommandContext, configuration: Configuration | None) -> bool:
+def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
     """Return whether the state is a plain local file: completion contacts no server and no key provider."""
     from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
-    if configuration is None or ENCRYPTION_VARIABLE in context.environment:
+    if ENCRYPTION_VARIABLE in context.environment:
         return False
     settings = configuration.settings
     return settings.backend_type == "local" and settings.encryption is None
 
 
-def _read_local_state() -> tuple[Configuration | None, State]:
+def _read_local_state() -> tuple[Configuration, State]:
     """Read the configuration, and the state of a local backend; an empty state without it."""
     from nexusform.state.objects import EMPTY
     from nexusform.workflow.states.state_commands import read_state
@@ -92,10 +92,8 @@ def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
 def _list_address_completions(_taken: Sequence[str]) -> list[str]:
     """List the resources of the root module, and all instances in state."""
     configuration, state = _read_local_state()
-    addresses = {str(address) for address in state.instances}
-    if configuration is not None:
-        addresses |= {f"{kind}.{name}" for mode, kind, name in configuration.root.resources if mode == "managed"}
-    return sorted(addresses)
+    blocks = (f"{kind}.{name}" for mode, kind, name in configuration.root.resources if mode == "managed")
+    return sorted({*map(str, state.instances), *blocks})
 
 
 def _list_cluster_addresses(taken: Sequence[str]) -> list[str]:
@@ -114,8 +112,7 @@ def _list_placed_objects(taken: Sequence[str]) -> list[str]:
 
 
 def _list_outputs(_taken: Sequence[str]) -> list[str]:
-    configuration = _load_configuration()[1]
-    return list(configuration.root.outputs) if configuration is not None else []
+    return list(_load_configuration()[1].root.outputs)
 
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:

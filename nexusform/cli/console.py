@@ -121,10 +121,9 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
                 return 0
             pending = ""
             continue
-        pending += line + "\n"
+        pending = f"{pending}{line}\n".lstrip()
         # An empty line ends an unfinished expression.
-        if not pending.strip() or (line.strip() and is_unfinished(pending)):
-            pending = pending if pending.strip() else ""
+        if not pending or (line.strip() and is_unfinished(pending)):
             continue
         text, pending = _trim_expression(pending), ""
         if text in ("exit", "quit"):

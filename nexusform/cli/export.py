@@ -43,7 +43,7 @@ def export(arguments: ExportArguments) -> int:
     screen = arguments.view.create_screen()
     if exported.diagnostics:
         text = render_diagnostics(exported.diagnostics, {}, screen.error_colour, screen.width)
-        screen.print_error(text, end="" if text.endswith("\n") else "\n")
+        screen.print_error(text, end="")
     if has_errors(exported.diagnostics):
         return 1
     if not exported.text:

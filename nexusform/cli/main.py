@@ -230,9 +230,9 @@ def _run_command(arguments: Sequence[str]) -> int:
         _start_log(remaining)
         if "_NEXUSFORM_COMPLETE" in os.environ:  # a shell completes a line
             import nexusform.cli.completion  # noqa: F401 - it knows the shells
-        result = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
+        code: int = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:
-        click.echo(problem.ctx.get_help() if problem.ctx else "")
+        click.echo(problem.message)  # the help text
         return 1
     except click.UsageError as problem:
         command_path = problem.ctx.command_path if problem.ctx else "nexusform"
@@ -247,14 +247,11 @@ def _run_command(arguments: Sequence[str]) -> int:
         for diagnostic in failure.diagnostics:
             _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
-    except click.exceptions.Exit as exit_request:
-        return exit_request.exit_code
     except (click.Abort, KeyboardInterrupt):
-        was_read_only = remaining[:1] != [] and remaining[0] in _READ_ONLY_COMMANDS
-        unchanged_note = " No changes were made." if was_read_only else ""
+        unchanged_note = " No changes were made." if _READ_ONLY_COMMANDS.intersection(remaining[:1]) else ""
         click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
-    return result if isinstance(result, int) else 0
+    return code
 
 
 def _start_log(arguments: Sequence[str]) -> None:

@@ -257,14 +257,14 @@ def _create_comparison_with_previous_plan(path: str, context: CommandContext) ->
 
     saved, problems = read_plan(path, context)
     if saved is None or has_errors(problems):
-        reason = " ".join(problem.detail for problem in problems) or f"{path} cannot be read"
+        reason = " ".join(problem.detail for problem in problems)
         return lambda plan: warn_about_previous(plan, reason.rstrip("."))
     return lambda plan: compare_with_previous(plan, saved.plan)
 
 
-def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
-    """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode. None: there is no plan."""
-    if plan is None or plan.is_rejected or has_errors(diagnostics):
+def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
+    """Return the exit code of a planning command; `is_detailed` is -detailed-exitcode."""
+    if plan.is_rejected or has_errors(diagnostics):
         return 1
     if not is_detailed:
         return 0

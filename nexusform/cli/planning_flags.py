@@ -122,5 +122,5 @@ def _read_address_file(path: str) -> str:
     try:
         return read_regular(create_context().confinement.resolve_path_of_operator(path), _MAX_ADDRESS_BYTES).decode()
     except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else problem
+        reason = getattr(problem, "strerror", problem)
         raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None

@@ -113,8 +113,8 @@ def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
     if not arguments.as_json or arguments.targets or arguments.placement_flags.report:
         raise click.UsageError("-config needs -json, and takes no TARGET and no -report.")
     configuration, problems = load_project_configuration(create_context(variables=arguments.variables))
-    screen.print_diagnostics(problems, configuration.files if configuration is not None else {})
-    if configuration is None or has_errors(problems):
+    screen.print_diagnostics(problems, configuration.files)
+    if has_errors(problems):
         return 1
     sys.stdout.flush()
     write_json(build_configuration_document(configuration, build_registries()), sys.stdout.buffer)

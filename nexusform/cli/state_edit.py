@@ -133,12 +133,10 @@ def _apply_state_change(
         # Whether a change would succeed; nothing is locked or written.
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
-        new_state = None
         if reading.state is not None:
-            new_state, problems = change(reading.state)
-            diagnostics += problems
+            diagnostics += change(reading.state)[1]
         screen.print_diagnostics(diagnostics, reading.sources)
-        return new_state is not None and not has_errors(diagnostics)
+        return not has_errors(diagnostics)
     return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
 
 
@@ -173,7 +171,7 @@ def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> St
         else:
             data = read_regular(context.confinement.resolve_path_of_operator(file), context.get_max_file_size())
     except OSError as problem:
-        detail = f"{file} cannot be read: {problem.strerror or problem}."
+        detail = f"{file} cannot be read: {problem.strerror}."
         screen.print_diagnostics([build_error("unreadable-input-file", detail)], {})
         return None
     data, problems = decrypt_document(data, file, context)

@@ -91,7 +91,7 @@ class Screen:
         for print_output, text in reversed(outputs) if errors_last else outputs:
             if text:
                 sys.stdout.flush()
-                print_output(text, end="" if text.endswith("\n") else "\n")
+                print_output(text, end="")
 
     def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] = _NO_SOURCES) -> int:
         """Print the diagnostics of a failed command; return its exit code."""

@@ -23,7 +23,7 @@ from nexusform.configuration.static_arguments import EMPTY_SCOPE, is_constant_va
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodySchema, decode_body, get_first_character_span
 from nexusform.language.syntax.syntax_nodes import Attribute, Block
-from nexusform.schemas.block_schema import BlockSchema, Nesting
+from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.typed_value import UNKNOWN
 
 __all__ = ["PreparedBody", "build_prepared_body", "build_prepared_resource"]
@@ -48,7 +48,7 @@ def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
     prepared = _prepare_new_body(block.body, schema, block.header_span, problems, body_schema)
-    return prepared, [problem if problem.block else replace(problem, block=block.header) for problem in problems]
+    return prepared, [replace(problem, block=block.header) for problem in problems]
 
 
 def _prepare_new_body(
@@ -103,8 +103,7 @@ def _is_argument_set(argument: PreparedArgument | None) -> bool:
 def build_body_schema(schema: BlockSchema) -> BodySchema:
     """Build the syntax schema of a block schema: names, and the blocks with a label."""
     blocks: dict[str, tuple[str, ...]] = {
-        name: (nested.label or "name",) if nested.nesting is Nesting.MAP else ()
-        for name, nested in schema.blocks.items()
+        name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }
     if blocks:
         blocks["dynamic"] = ("type",)
@@ -162,9 +161,7 @@ def _add_static_or_dynamic_block(
         return
     from nexusform.configuration.dynamic_blocks import read_dynamic_block
 
-    labels = {
-        name: nested.label or "name" if nested.nesting is Nesting.MAP else "" for name, nested in schema.blocks.items()
-    }
+    labels = {name: nested.label for name, nested in schema.blocks.items()}
     dynamic = read_dynamic_block(block, labels, problems)
     if dynamic is not None:
         inner = schema.blocks[dynamic.type].schema

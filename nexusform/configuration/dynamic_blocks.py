@@ -90,7 +90,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
         return None
     parts, new_problems = decode_body(block.body, _PARTS)
     problems.extend(new_problems)
-    bodies = [b for b in parts.blocks if b.type == "content"]
+    bodies = parts.blocks
     if len(bodies) > 1:
         detail = "Only one nested content block is allowed for each dynamic block."
         problems.append(build_error("extraneous-dynamic-content-block", detail, bodies[1].header_span))

@@ -20,7 +20,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.configuration.configuration_decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
-from nexusform.configuration.declarations.configuration import AnyBody, CallHeader, Configuration, Variable
+from nexusform.configuration.declarations.configuration import (
+    AnyBody,
+    CallHeader,
+    Configuration,
+    Module,
+    Settings,
+    Variable,
+)
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.static_arguments import unpack_result
 from nexusform.configuration.variable_values import (
@@ -91,20 +98,20 @@ def load_configuration(
     confinement: Confinement = UNCONFINED,
     unsaved: Mapping[str, str] = NO_UNSAVED_FILES,
     read_constants: ReadConstants = read_default_constants,
-) -> tuple[Configuration | None, list[Diagnostic]]:
+) -> tuple[Configuration, list[Diagnostic]]:
     """Load the module tree of a root directory. Return it with all problems.
 
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of files, by
     the files' real paths. `managed` and `data` are the schemas by type name; without them types are not checked.
     `read_constants` returns the values of constant variables. Parsed trees are cached below `cache_directory` if given.
-    None if nothing could be read. With errors the configuration contains the decodable parts; after syntax errors only
-    its files (to display source lines) and a root module without a directory.
+    With errors the configuration contains the decodable parts; after syntax errors only its files (to display source
+    lines) and a root module without a directory; no files if the directory could not be read.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
         root = reader.read_module(directory, None)
         if root is None:
-            return None, reader.problems
+            return Configuration(Module((), ""), Settings(), {}), reader.problems
         root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
         configuration, new_problems = decode_configuration(
             root, reader.read_called_module, KnownTypes(managed, data), read_constants
@@ -316,7 +323,7 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
         problems.append(build_error("file-too-large", detail, span))
         return None
     except OSError as problem:
-        detail = f'The file "{display_path}" cannot be read: {problem.strerror or problem}.'
+        detail = f'The file "{display_path}" cannot be read: {problem.strerror}.'
         problems.append(build_error("unreadable-file", detail, span))
         return None
     try:
@@ -539,20 +546,18 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
     )
 
 
-def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]) -> list[str]:
+def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
     """List the sources of another tool for these variables, which have their defaults: a sentence each.
 
-    `names` are the files of the directory. Next to configuration of the other tool, its files of variables
+    `files` are the names in the directory. Next to configuration of the other tool, its files of variables
     are not listed.
     """
-    variables = list(defaulted)
     sentences = [
         f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."
-        for name in variables
+        for name in defaulted
         if f"TF_VAR_{name}" in environment
     ]
-    files = list(names)
-    if not variables or any(file.endswith(_FOREIGN_ENDINGS) for file in files):
+    if any(file.endswith(_FOREIGN_ENDINGS) for file in files):
         return sentences
     for file in files:
         new_name = _suggest_nexusform_file_name(file, _AUTOMATIC_ENDINGS)

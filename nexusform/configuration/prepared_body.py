@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -454,44 +453,27 @@ class PreparedArgument:
             ephemeral_problem = build_error("invalid-use-of-ephemeral-value", detail, self.span)
             return UNKNOWN, _NO_PATHS, (), [*problems, ephemeral_problem]
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
-            new_problems = check_value(self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive))
-            if new_problems:
-                return UNKNOWN, sensitive, (), [*problems, *new_problems]
+            reason = _describe_schema_violation(self.schema, plain_value, hidden=bool(sensitive))
+            if reason:
+                detail = f'"{self.attribute.name}" {reason}'
+                return UNKNOWN, sensitive, (), [*problems, build_error("invalid-value-for-argument", detail, self.span)]
         return plain_value, sensitive, list_refinements(value), problems
 
 
-def check_value(
-    schema: schemas.AttributeSchema, name: str, plain_value: Any, span: Span, *, hidden: bool
-) -> list[Diagnostic]:
-    """Check a known value against the schema's choices, bounds and pattern.
-
-    Of a list each element is checked. `hidden` keeps the value out of the message.
-    """
-    parts = plain_value if plain_value.__class__ is list else (plain_value,)
-    diagnostics: list[Diagnostic] = []
-    for part in parts:
-        if part is None or part is UNKNOWN:
-            continue
-        reason = _describe_schema_violation(schema, part, hidden=hidden)
-        if reason:
-            subject = f'An element of "{name}"' if plain_value.__class__ is list else f'"{name}"'
-            diagnostics.append(build_error("invalid-value-for-argument", f"{subject} {reason}", span))
-    return diagnostics
-
-
 def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hidden: bool) -> str:
-    """Return how a part of an argument violates its schema, as the end of a sentence; "" if it does not."""
+    """Return how a known scalar violates its schema, as the end of a sentence; "" if it does not.
+
+    Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
+    """
     actual = "" if hidden else f", not {_format_scalar_value(part)}"
     if schema.choices and part not in schema.choices:
-        hint = "" if hidden or not isinstance(part, str) else suggest_name(part, schema.choices)
+        hint = "" if hidden else suggest_name(part, schema.choices)
         return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
-    is_number = isinstance(part, (int, float, Fraction)) and not isinstance(part, bool)
-    if is_number and not (
-        (schema.minimum is None or part >= schema.minimum) and (schema.maximum is None or part <= schema.maximum)
-    ):
-        return f"must be {_describe_number_range(schema.minimum, schema.maximum)}{actual}."
-    if schema.pattern and isinstance(part, str) and not re.fullmatch(schema.pattern, part):
-        return f"must be {schema.pattern_hint or f'text that matches {schema.pattern}'}{actual}."
+    low, high = schema.minimum, schema.maximum
+    if (low is not None and part < low) or (high is not None and part > high):
+        return f"must be {_describe_number_range(low, high)}{actual}."
+    if schema.pattern and not re.fullmatch(schema.pattern, part):
+        return f"must be {schema.pattern_hint}{actual}."
     return ""
 
 
@@ -502,14 +484,10 @@ def _describe_number_range(low: int | None, high: int | None) -> str:
 
 
 def _format_scalar_value(part: Any) -> str:
-    if isinstance(part, bool):
-        return "true" if part else "false"
     return f'"{part}"' if isinstance(part, str) else str(part)
 
 
 def _format_quoted_alternatives(names: Iterable[str]) -> str:
-    """Format names as `"a", "b" or "c"`."""
+    """Format two or more names as `"a", "b" or "c"`."""
     quoted = [f'"{name}"' for name in names]
-    if len(quoted) < 2:
-        return "".join(quoted)
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"

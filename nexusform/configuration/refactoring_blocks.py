@@ -21,7 +21,6 @@ from nexusform.language.syntax.syntax_nodes import (
     RelativeTraversal,
     Traversal,
     TraverseAttribute,
-    TraverseIndex,
 )
 from nexusform.resources.address import AddressPattern, Key, Mode, ModulePathStep
 
@@ -129,7 +128,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):
             parts.append(step.name)
-        elif isinstance(step, TraverseIndex) and isinstance(step.key, (str, int)):
+        elif isinstance(step.key, (str, int)):
             parts.append((step.key,))
         else:
             problems.append(_build_invalid_address_error(traversal, "an instance key is a whole number or a string"))

@@ -62,8 +62,7 @@ def check_references(
         checker = _ReferenceChecker(module, {"managed": managed, "data": data})
         for reference in references[module.path]:
             for problem in checker.check(reference):
-                with_header = problem if problem.block else replace(problem, block=reference.header)
-                problems.setdefault((problem.id, problem.subject), with_header)
+                problems.setdefault((problem.id, problem.subject), replace(problem, block=reference.header))
         further_problems = [
             *_check_provider_aliases(module, configuration.root),
             *_check_ignored_changes(module, managed),
@@ -174,7 +173,7 @@ class _ReferenceChecker:
             suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
             detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
             return [build_error("invalid-reference", detail, reference.traversal.span)]
-        return self._check_resource(reference.traversal, reference.scope, "managed", reference.traversal.steps)
+        return self._check_resource(reference.traversal, reference.scope, "managed", name, reference.traversal.steps)
 
     # --- names of the module -------------------------------------------------------------------
 
@@ -267,13 +266,11 @@ class _ReferenceChecker:
             )
             yield build_error("invalid-reference", detail, traversal.span)
             return
-        yield from self._check_resource(traversal, scope, "data", traversal.steps[1:])
+        yield from self._check_resource(traversal, scope, "data", traversal.steps[0].name, traversal.steps[1:])
 
     def _check_resource(
-        self, traversal: Traversal, scope: ReferenceScope, mode: Mode, remaining_steps: tuple[Step, ...]
+        self, traversal: Traversal, scope: ReferenceScope, mode: Mode, kind: str, remaining_steps: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
-        first = traversal.steps[0] if mode == "data" else traversal.root
-        kind = first.name if not isinstance(first, TraverseIndex) else ""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
             yield self._build_missing_name_error(traversal, kind, mode)
             return
@@ -289,8 +286,7 @@ class _ReferenceChecker:
         label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
         key = get_repetition_argument(block.count, block.for_each)
         if scope.only_whole_objects:
-            inner = steps[1:] if steps and isinstance(steps[0], TraverseIndex) else steps
-            if inner:
+            if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
             return
         problems = list(_check_instance_key(label, key, steps, traversal, "resource"))
@@ -517,7 +513,7 @@ def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaini
         case Nesting.LIST if isinstance(step, str):
             return f"{text} is a list of blocks: write {format_path((*current_path, 0, *remaining_path))}."
         case Nesting.MAP if isinstance(step, int):
-            corrected_path = format_path((*current_path, nested.label.upper() or "LABEL", *remaining_path[1:]))
+            corrected_path = format_path((*current_path, nested.label.upper(), *remaining_path[1:]))
             return f"Blocks {text} are selected by label, not by index: write {corrected_path}."
         case Nesting.SINGLE:
             return _check_path_in_block(text, nested.schema, current_path, remaining_path)

@@ -168,9 +168,9 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
             return None
         operator, required = term.group(1) or "", term.group(2)
         if operator == "~>":
-            is_satisfied = is_satisfied and _parse_version_triple(required) <= actual < _compute_upper_bound(required)
+            is_satisfied &= _parse_version_triple(required) <= actual < _compute_upper_bound(required)
         else:
-            is_satisfied = is_satisfied and _COMPARE[operator](actual, _parse_version_triple(required))
+            is_satisfied &= _COMPARE[operator](actual, _parse_version_triple(required))
     return is_satisfied
 
 

@@ -117,7 +117,7 @@ def parse_relative_path(traversal: syntax.Traversal, problems: list[Diagnostic])
     for step in traversal.steps:
         if isinstance(step, syntax.TraverseAttribute):
             steps.append(int(step.name) if step.name.isdecimal() else step.name)
-        elif isinstance(step, syntax.TraverseIndex) and isinstance(step.key, (str, int)):
+        elif isinstance(step.key, (str, int)):
             steps.append(step.key)
         else:
             problems.append(

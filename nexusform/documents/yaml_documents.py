@@ -95,7 +95,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
-        valid_bytes = content[: problem.start] if isinstance(content, bytes) else b""
+        valid_bytes = problem.object[: problem.start]
         position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
         return YamlStream((), (build_problem(file, position, INVALID, "this is not utf-8 text."),))
     return _parse_document_stream(file, text)
@@ -260,7 +260,7 @@ def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
     if isinstance(name, str):
         return name
     if isinstance(name, bool):
-        return "true" if name else "false"
+        return str(name).lower()
     if isinstance(name, (int, float)):
         return str(name)
     raise _InvalidDocument(position, "a key must be a text or a number.")
@@ -283,7 +283,7 @@ _MAX_NUMBER_LENGTH: Final = 400
 
 def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
     if tag not in {None, "!", _TAG + kind}:
-        raise _InvalidDocument(position, f'the tag "{(tag or "").replace(_TAG, "!!")}" is not supported.')
+        raise _InvalidDocument(position, f'the tag "{str(tag).replace(_TAG, "!!")}" is not supported.')
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:

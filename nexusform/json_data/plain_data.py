@@ -284,7 +284,7 @@ def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Va
     if not path or isinstance(value.type, SetType):
         return change(value)
     step, remaining_path = path[0], path[1:]
-    if isinstance(raw, dict) and isinstance(step, str) and step in raw:
+    if isinstance(raw, dict) and step in raw:
         return Value(value.type, raw | {step: _change_value_at_path(raw[step], remaining_path, change)}, value.marks)
     if isinstance(raw, tuple) and isinstance(step, int) and step < len(raw):
         changed = (*raw[:step], _change_value_at_path(raw[step], remaining_path, change), *raw[step + 1 :])

@@ -201,27 +201,24 @@ def _set_token_spacing(cell: list[_Token]) -> None:
         previous = token
 
 
+_TIGHT_PAIRS = {(scanner.IDENT, "("), (scanner.IDENT, "::"), ("::", scanner.IDENT)}
+_BRACES_IN_SEQUENCES = {(scanner.INTERPOLATION, "{"), (scanner.DIRECTIVE, "{"), ("}", scanner.SEQUENCE_END)}
+_ADJACENT_SEQUENCES = {(scanner.SEQUENCE_END, begin) for begin in (scanner.INTERPOLATION, scanner.DIRECTIVE)}
+
+
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     """Check for a space between two tokens; `before` is the token before them."""
     kind, following = token.kind, after.kind
     # Check for pairs that are never separated.
-    is_tight = (
-        "." in {kind, following}
-        or following in {",", "..."}
-        or (kind == scanner.IDENT and following in {"(", "::"})
-        or (kind == "::" and following == scanner.IDENT)
-    )
-    if is_tight:
+    if kind == "." or following in {".", ",", "..."} or (kind, following) in _TIGHT_PAIRS:
         return False
     if kind == ",":
         return True
-    if {kind, following} & {scanner.QUOTED_TEXT} or kind == scanner.OPEN_QUOTE or following == scanner.CLOSE_QUOTE:
+    if kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE} or following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}:
         return False
-    if token.text == "in" and kind == scanner.IDENT and before.kind == scanner.IDENT:
+    if token.text == "in" and before.kind == scanner.IDENT:
         return True
-    if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0):
-        return False
-    if kind == "!":
+    if kind == "!" or (following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0)):
         return False
     if kind == "-":
         return before.kind not in _BEFORE_NEGATION
@@ -233,13 +230,9 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")
-    if kind in {scanner.INTERPOLATION, scanner.DIRECTIVE} and following == "{":
+    if (kind, following) in _BRACES_IN_SEQUENCES:
         return True
-    if kind == "}" and following == scanner.SEQUENCE_END:
-        return True
-    if kind == scanner.SEQUENCE_END and following in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
-        return False
-    return not (token.depth_change > 0 or after.depth_change < 0)
+    return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
 
 
 # --- lines and their neighbours ----------------------------------------------------------------

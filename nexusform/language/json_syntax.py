@@ -68,8 +68,9 @@ class _JsonReader:
     def load_token(self) -> None:
         """Read the next token."""
         match = _TOKEN.match(self.text, self.offset)
-        group = match.lastindex if match else None
-        if match is None or group is None:
+        assert match is not None, "the pattern matches any text"
+        group = match.lastindex
+        if group is None:
             self.group, self.word = _END, ""
             self.begin = self.offset = len(self.text)
             return

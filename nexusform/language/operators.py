@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
@@ -11,7 +11,7 @@ from nexusform.language.evaluation_run import ExpressionRun
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.language.type_unification import compare_values
-from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, PrimitiveType
+from nexusform.schemas.value_types import BOOL, NUMBER, PrimitiveType
 from nexusform.values.typed_value import (
     NOT_NULL,
     UNKNOWN,
@@ -55,11 +55,11 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def get_operand_type(operator: str) -> PrimitiveType | None:
-    """Return the type that both operands are converted to; None if any is accepted."""
-    if operator in {"==", "!="}:
-        return None
-    return BOOL if operator in {"&&", "||", "!"} else NUMBER
+# The type that operands are converted to; `==` and `!=` accept any.
+_OPERAND_TYPES: Final[Mapping[str, PrimitiveType]] = {
+    **dict.fromkeys(("&&", "||", "!"), BOOL),
+    **dict.fromkeys((*_ARITHMETIC, *_COMPARISONS), NUMBER),
+}
 
 
 def get_result_type(operator: str) -> PrimitiveType:
@@ -116,12 +116,10 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 
 
 def _apply_logical(operator: str, first: Any, second: Any) -> Value:
-    decisive = operator == "||"
-    if first is decisive or second is decisive:
-        return build_boolean(decisive)
+    # Neither value is the decisive one.
     if first is UNKNOWN or second is UNKNOWN:
         return _UNDECIDED
-    return build_boolean(not decisive)
+    return build_boolean(operator == "&&")
 
 
 def apply_unary_operator(operator: str, operand: Value) -> Value:
@@ -140,7 +138,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
     """Evaluate a unary operation."""
     previous_count = len(run.diagnostics)
     operand = run.evaluate(node.operand)
-    required = get_operand_type(node.operator) or DYNAMIC
+    required = _OPERAND_TYPES[node.operator]
     unknown_result = Value(required, UNKNOWN, operand.marks)
     if run.has_failed_since(previous_count):
         return unknown_result
@@ -159,7 +157,7 @@ def _evaluate_operand(
 ) -> tuple[Value, list[Diagnostic]]:
     # Returns the value converted for the operator, and its errors. A wrong type is reported at once.
     value, problems = run.evaluate_separately(expression)
-    required = get_operand_type(node.operator)
+    required = _OPERAND_TYPES.get(node.operator)
     if required is None or value.type is required:
         return value, problems
     try:

@@ -89,8 +89,8 @@ class _TypeParser:
         context = enclosing.span if enclosing is not None else None
         self.diagnostics.append(build_error(_INVALID, detail, node.span, context=context))
 
-    def parse_type(self, expression: Expression) -> Type | None:
-        """Parse the type of an expression; None after a problem."""
+    def parse_type(self, expression: Expression) -> Type:
+        """Parse the type of an expression; the open type after a problem."""
         if isinstance(expression, Parentheses):
             return self.parse_type(expression.inner)
         if isinstance(expression, Traversal) and not expression.steps:
@@ -110,10 +110,10 @@ class _TypeParser:
                 "keyword any, or a complex type constructor call, like list(string).",
                 expression,
             )
-        return None
+        return DYNAMIC
 
-    def _parse_keyword(self, expression: Traversal) -> Type | None:
-        """Parse a type keyword; None, and a problem, for any other word."""
+    def _parse_keyword(self, expression: Traversal) -> Type:
+        """Parse a type keyword; the open type, and a problem, for any other word."""
         name = expression.root.name
         if name in _NAMES:
             return _NAMES[name]
@@ -128,37 +128,35 @@ class _TypeParser:
         else:
             hint = suggest_name(name, [*_NAMES, *_CONSTRUCTORS])
             self._add_error(f'The keyword "{name}" is not a valid type specification.{hint}', expression)
-        return None
+        return DYNAMIC
 
-    def _parse_constructor(self, call: Call) -> Type | None:
-        """Parse a call of a type constructor; None, and a problem, for any other call."""
+    def _parse_constructor(self, call: Call) -> Type:
+        """Parse a call of a type constructor; the open type, and a problem, for any other call."""
         name = call.name
         if name == "optional":
             self._add_error('The "optional" modifier is only for attributes of an object type.', call)
-            return None
+            return DYNAMIC
         if name in _NAMES:
             self._add_error(f'The primitive type keyword "{name}" does not take arguments.', call)
-            return None
+            return DYNAMIC
         if name not in _CONSTRUCTORS:
             hint = suggest_name(name, [*_NAMES, *_CONSTRUCTORS])
             self._add_error(f'The keyword "{name}" is not a valid type constructor.{hint}', call)
-            return None
+            return DYNAMIC
         if len(call.arguments) != 1 or call.expand:
             self._add_error(f"The {name} type constructor requires exactly one argument.", call)
-            return None
+            return DYNAMIC
         argument = call.arguments[0]
         if name == "object":
             return self._parse_object(argument, call)
         if name == "tuple":
             if not isinstance(argument, TupleCons):
                 self._add_error("Tuple type constructor requires a list of element types.", argument, call)
-                return None
-            parts = [self.parse_type(item) for item in argument.items]
-            return TupleType(tuple([p for p in parts if p is not None]))
-        element = self.parse_type(argument)
-        return None if element is None else _COLLECTIONS[name](element)
+                return DYNAMIC
+            return TupleType(tuple([self.parse_type(item) for item in argument.items]))
+        return _COLLECTIONS[name](self.parse_type(argument))
 
-    def _parse_object(self, argument: Expression, call: Call) -> Type | None:
+    def _parse_object(self, argument: Expression, call: Call) -> Type:
         """Parse the object type of a map of attributes."""
         if not isinstance(argument, ObjectCons):
             self._add_error(
@@ -167,27 +165,24 @@ class _TypeParser:
                 argument,
                 call,
             )
-            return None
+            return DYNAMIC
         attributes: dict[str, Type] = {}
         optional: set[str] = set()
         defaults: dict[str, Value] = {}
         for key, expression in argument.items:
-            name = (
-                key.expression.root.name if isinstance(key.expression, Traversal) and not key.expression.steps else None
-            )
-            if name is None:
+            if not isinstance(key.expression, Traversal) or key.expression.steps:
                 self._add_error("Object constructor map keys must be attribute names.", key.expression, call)
                 continue
+            name = key.expression.root.name
             if name in attributes:
                 self._add_error(f'The attribute "{name}" is already declared.', key.expression, call)
                 continue
-            kind = self._parse_attribute(name, expression, optional, defaults)
-            attributes[name] = DYNAMIC if kind is None else kind
+            attributes[name] = self._parse_attribute(name, expression, optional, defaults)
         return ObjectType.create(attributes, optional, defaults)
 
     def _parse_attribute(
         self, name: str, expression: Expression, optional: set[str], defaults: dict[str, Value]
-    ) -> Type | None:
+    ) -> Type:
         """Parse the type of an attribute; `optional(...)` records its name and default."""
         if not (isinstance(expression, Call) and expression.name == "optional"):
             return self.parse_type(expression)
@@ -195,10 +190,10 @@ class _TypeParser:
             self._add_error(
                 "The optional modifier takes the attribute's type and, if you like, a default value.", expression
             )
-            return None
+            return DYNAMIC
         optional.add(name)
         kind = self.parse_type(expression.arguments[0])
-        if kind is not None and len(expression.arguments) == 2:
+        if len(expression.arguments) == 2:
             default = self._parse_attribute_default(expression.arguments[1], kind)
             if default is not None:
                 defaults[name] = default

@@ -73,9 +73,8 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 
 def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
     # With only maps of open element type besides it, an object stays an object.
-    objects = [t for t in types if isinstance(t, ObjectType)]
-    open_maps = [t for t in types if isinstance(t, MapType) and t.element is DYNAMIC]
-    return objects[0] if len(objects) == 1 and len(open_maps) == len(types) - 1 else None
+    others = [t for t in types if t != MapType(DYNAMIC)]
+    return others[0] if len(others) == 1 and isinstance(others[0], ObjectType) else None
 
 
 def list_part_types(value_type: Type) -> list[Type]:

@@ -167,9 +167,8 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
     items = amount if isinstance(amount, list) else [amount]
-    amounts = [_parse_reservation_amount(item) for item in items]
-    valid_amounts = [parsed for parsed in amounts if parsed is not None]
-    return tuple(valid_amounts) if valid_amounts and len(valid_amounts) == len(amounts) else None
+    amounts = [parsed for item in items if (parsed := _parse_reservation_amount(item)) is not None]
+    return tuple(amounts) if amounts and len(amounts) == len(items) else None
 
 
 def _parse_reservation_amount(value: Any) -> int | None:

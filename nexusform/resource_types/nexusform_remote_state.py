@@ -44,11 +44,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if state is None:
         return DataResult({}, problems)
     # The current objects of known types by address, in order of creation.
-    current = [
-        (str(address), instance.current)
-        for address, instance in state.instances.items()
-        if instance.current is not None and address.type in context.types
-    ]
+    current = [(str(a), recorded) for a, recorded in state.list_current_objects() if a.type in context.types]
     current.sort(key=lambda pair: (pair[1].creation, pair[0]))
     objects = dict(current)
     types = {address: context.types[parse_address(address).type] for address in objects}

@@ -158,7 +158,7 @@ def parse_pattern(text: str) -> AddressPattern:
     if not resource_parts and module:
         return AddressPattern(tuple(module))
     mode: Mode = "managed"
-    if resource_parts and resource_parts[0] == ("name", "data"):
+    if resource_parts[:1] == [("name", "data")]:
         mode, resource_parts = "data", resource_parts[1:]
     if len(resource_parts) < 2 or resource_parts[0][0] != "name" or resource_parts[1][0] != "name":
         raise AddressProblem(f'"{text}" is not a resource address: expected TYPE.NAME, e.g. nexus_rack.r1.')

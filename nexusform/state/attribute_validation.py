@@ -15,17 +15,7 @@ from msgspec import Meta, ValidationError, convert
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, get_order_attribute
-from nexusform.schemas.value_types import (
-    DYNAMIC,
-    STRING,
-    ListType,
-    MapType,
-    ObjectType,
-    PrimitiveType,
-    SetType,
-    TupleType,
-    Type,
-)
+from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, MapType, ObjectType, PrimitiveType, TupleType, Type
 from nexusform.state.object_codec import build_invalid_member_problem, describe_json_kind
 from nexusform.values.typed_value import UNKNOWN
 
@@ -128,9 +118,8 @@ def _build_type_check(value_type: Type) -> _Check:
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)
         return _build_map_check(_build_type_check(value_type.element), rejects_null=rejects_null)
-    if isinstance(value_type, ListType | SetType):
-        return _build_list_check(_build_type_check(value_type.element))
-    return _build_tuple_check(value_type)
+    assert not isinstance(value_type, TupleType), "no schema has a tuple"
+    return _build_list_check(_build_type_check(value_type.element))
 
 
 def has_machine_fields(object_type: ObjectType) -> bool:
@@ -180,20 +169,6 @@ def _build_list_check(element: _Check) -> _Check:
         for position, part in enumerate(value):
             if part is not UNKNOWN:
                 yield from element(part, (*path, position))
-
-    return check
-
-
-def _build_tuple_check(tuple_type: TupleType) -> _Check:
-    checks = [_build_type_check(part) for part in tuple_type.elements]
-
-    def check(value: Any, path: Path) -> Iterator[Problem]:
-        if value.__class__ is not list or len(value) != len(checks):
-            yield _build_wrong_type_problem(path, value, f"a list of {len(checks)}")
-            return
-        for position, (part, check_part) in enumerate(zip(value, checks, strict=True)):
-            if part is not None:
-                yield from check_part(part, (*path, position))
 
     return check
 
@@ -280,10 +255,8 @@ def _build_type_annotation(value_type: Type) -> _Annotation:
     if isinstance(value_type, MapType):
         element = _build_type_annotation(value_type.element)
         return dict[str, element if isinstance(value_type.element, ObjectType) else element | None]  # type: ignore[misc]
-    if isinstance(value_type, ListType | SetType):
-        return list[_build_type_annotation(value_type.element)]  # type: ignore[misc]
-    parts = [_build_type_annotation(part) | None for part in value_type.elements]
-    return tuple.__class_getitem__(tuple(parts))
+    assert not isinstance(value_type, TupleType), "no schema has a tuple"
+    return list[_build_type_annotation(value_type.element)]  # type: ignore[misc]
 
 
 def _build_member_annotation(name: str, member_type: Type) -> _Annotation:

@@ -172,9 +172,7 @@ def _build_power_of_ten(power: int) -> tuple[int, int]:
 
 
 def compute_quotient(left: Number, right: Number) -> Number:
-    """Compute the quotient. Raises ZeroDivisionError, OverflowError."""
-    if right == 0:
-        raise ZeroDivisionError
+    """Compute the quotient; `right` is not zero. Raises OverflowError."""
     if right < 0:
         left, right = -left, -right
     return round_number(left.numerator * right.denominator, left.denominator * right.numerator)

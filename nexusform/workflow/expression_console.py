@@ -8,7 +8,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.language.evaluation_run import TracedExpression
@@ -17,7 +16,6 @@ from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.scanner import (
     CLOSE_HEREDOC,
     DIRECTIVE,
-    END,
     INTERPOLATION,
     OPEN_HEREDOC,
     QUOTED_NEWLINE,
@@ -74,10 +72,8 @@ class ConsoleOpening(Struct, frozen=True):
 def open_console(context: CommandContext) -> ConsoleOpening:
     """Load configuration, variables and state. Unset variables are unknown."""
     configuration, problems = load_project_configuration(context)
-    if configuration is not None and not configuration.files:
+    if not configuration.files:
         problems = [p for p in problems if p.id != "no-configuration-files"]
-    if configuration is None:
-        configuration = Configuration(Module((), context.directory), Settings(), {})
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
     problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
@@ -126,9 +122,7 @@ class ExpressionConsole:
         source = SourceFile(INPUT, text)
         sources = {**self._sources, INPUT: source}
         expression, problems = parse_expression(source)
-        if expression is not None:
-            problems = self._check_references(expression)
-        if expression is None or has_errors(problems):
+        if expression is None or has_errors(problems := self._check_references(expression)):
             return ExpressionExplanation(None, tuple(problems), sources)
         part, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
         return ExpressionExplanation(part, tuple(problems), sources)
@@ -217,6 +211,6 @@ def is_unfinished(text: str) -> bool:
     depth = 0
     for kind in tokens.kinds:
         depth += (kind in _OPENING_TOKENS) - (kind in _CLOSING_TOKENS)
-        if depth < 0 or kind == END:
+        if depth < 0:
             break
     return depth > 0

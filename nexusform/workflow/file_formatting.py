@@ -76,9 +76,7 @@ def format_paths(
             # Write to the target of a link and keep the link.
             write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)
         except OSError as problem:
-            result.problems.append(
-                build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror or problem}.')
-            )
+            result.problems.append(build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror}.'))
     return result
 
 
@@ -112,8 +110,7 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
         return
     for name in names:
         inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
-        is_ignored = name.startswith(".") or name.endswith("~") or (name.startswith("#") and name.endswith("#"))
-        if is_ignored:
+        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":
             continue
         if Path(inner).is_dir():
             if recursive and not Path(inner).is_symlink():

@@ -23,7 +23,6 @@ from nexusform.state.objects import State
 from nexusform.workflow.opening.backend_choice import (
     DEFAULT_CHOICE,
     BackendChoice,
-    get_backend_type,
     get_migration_path,
     load_backend_choice,
     open_chosen_backend,
@@ -59,16 +58,16 @@ class InitResult(Struct, frozen=True):
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     """Check the configuration and prepare its backend."""
     configuration, problems = load_project_configuration(context)
-    sources = configuration.files if configuration else {}
-    if configuration is None or has_errors(problems):
+    sources = configuration.files
+    if has_errors(problems):
         return InitResult((), tuple(problems), sources)
     if not options.has_backend:
         return InitResult(tuple(_describe_configuration(configuration)), tuple(problems), sources)
     saved_choice = load_backend_choice(context)
-    from_flags, new_problems = parse_backend_flags(context, get_backend_type(configuration.settings))
+    from_flags, new_problems = parse_backend_flags(context, configuration.settings.backend_type)
     problems += new_problems
     # Flags for another kind of backend do not apply to this one.
-    is_same_kind = saved_choice is not None and saved_choice.kind == get_backend_type(configuration.settings)
+    is_same_kind = saved_choice is not None and saved_choice.kind == configuration.settings.backend_type
     if saved_choice is not None and is_same_kind and not context.backend_config and not options.reconfigure:
         from_flags = dict(saved_choice.from_flags)
         problems += _check_saved_flags(configuration.settings, saved_choice, context)
@@ -95,7 +94,7 @@ def _prepare_backend(
     if backend is None:
         return [], problems
     lines: list[str] = []
-    old_choice = saved_choice or _find_default_backend(context, settings, choice)
+    old_choice = saved_choice or _find_default_backend(context, settings, choice, backend)
     if old_choice is not None and old_choice != choice and not options.reconfigure:
         if options.migrate:
             migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
@@ -136,13 +135,14 @@ def _open_backend(
     return wrapped_backend, [*problems, *new_problems]
 
 
-def _find_default_backend(context: CommandContext, settings: Settings, choice: BackendChoice) -> BackendChoice | None:
-    """Return the default backend if it has a state and init never ran here."""
+def _find_default_backend(
+    context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
+) -> BackendChoice | None:
+    """Return the default backend if it has a state, is not the chosen one, and init never ran here."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
-    chosen, _ = _open_backend(choice, context, settings)
-    if backend is None or (chosen is not None and chosen.describe() == backend.describe()):
+    if backend is None or chosen.describe() == backend.describe():
         return None
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
@@ -201,10 +201,10 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     """Warn about differences between the block and the -backend-config of an earlier init."""
     block_choice, _ = read_configured_choice(settings, {}, context)
     block = settings.backend
-    if block_choice is None or block is None or block_choice.kind != saved_choice.kind:
+    if block_choice is None or block is None:
         return []
-    flag_names = [name for name in saved_choice.from_flags if name in block_choice.settings]
-    names = [f'"{name}"' for name in flag_names if block_choice.settings[name] != saved_choice.settings.get(name)]
+    saved, configured = saved_choice.settings, block_choice.settings
+    names = [f'"{n}"' for n in saved_choice.from_flags if configured.get(n, saved.get(n)) != saved.get(n)]
     if not names:
         return []
     name_list = ", ".join(names)

@@ -39,6 +39,7 @@ from nexusform.workflow.runs.run import build_base_request, build_plan_request
 Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
 
 _EXPLAINERS: Final[Mapping[str, Explainer]] = LazyTable(collect_explainers_by_resource_type())
+_CurrentVm: TypeAlias = tuple[Address, PlacedVm, Mapping[str, Any]]  # with the note of its object
 # The request (None after errors), problems, and the files read.
 _RequestResult: TypeAlias = tuple[PlanRequest | None, list[Diagnostic], Mapping[str, SourceFile]]
 # Attributes with VMs and bindings by name.
@@ -163,7 +164,7 @@ class _ExplanationQuery(Struct, frozen=True):
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
         planned = make_plan(plain_request)
         names = self._list_vm_names(planned, current_vms)
-        platform_names = {vm.platform_name or name: name for name, (_, vm) in current_vms.items()}
+        platform_names = {vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()}
         errors = tuple(select_errors(planned.diagnostics))
         if not names:
             return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
@@ -198,16 +199,16 @@ class _ExplanationQuery(Struct, frozen=True):
         objects = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
         return make_plan(replace(request, explain=objects, includes_remedies=includes_remedies, lint=False))
 
-    def _index_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
-        """Return the existing VMs at the pattern with their addresses, by name."""
-        vms: dict[str, tuple[Address, PlacedVm]] = {}
+    def _index_current_vms(self) -> dict[str, _CurrentVm]:
+        """Return the existing VMs at the pattern by name."""
+        vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):
             kind = self.request.registries.resource_types.get(address.type)
             if kind is None or kind.vms is None or not self.pattern.is_match(address):
                 continue
             for vm in kind.vms.list_existing_vms(current.attributes):
-                vms[vm.name] = (address, vm)
+                vms[vm.name] = (address, vm, current.note)
         return vms
 
     def _list_vm_names(self, planned: PlanResult, current_vms: Mapping[str, object]) -> tuple[str, ...]:
@@ -225,13 +226,12 @@ class _ExplanationQuery(Struct, frozen=True):
 
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
         rows = {(row.address, row.object): row for row in planned.plan.placements}
-        explained = [e for e in planned.explanations if e.object == name and self.pattern.is_match(e.address)]
-        if not explained:
+        if not planned.explanations:  # only those of this name at the pattern were requested
             return []
         objects = list_planned_objects(planned.plan, self.request.state)
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
         reasons = []
-        for explained_vm in explained:
+        for explained_vm in planned.explanations:
             vms = planned.objects[explained_vm.address]
             site = snapshot.sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
             demand, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
@@ -251,19 +251,15 @@ class _ExplanationQuery(Struct, frozen=True):
             reasons.append(reason)
         return reasons
 
-    def _plan_existing_again(
-        self, current_vms: Mapping[str, tuple[Address, PlacedVm]], name: str
-    ) -> list[VmExplanation]:
+    def _plan_existing_again(self, current_vms: Mapping[str, _CurrentVm], name: str) -> list[VmExplanation]:
         """Place the existing object again with all other objects unchanged."""
         if name not in current_vms:
             return []
-        address, vm = current_vms[name]
+        address, vm, note = current_vms[name]
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         reasons = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
-        current = get_current_object(self.request.state.instances[address])
-        note = current.note if current is not None else {}
         last_trigger, previous_machine = find_placement_origin(note, name), get_previous_machine(note, name)
         return [
             replace(
@@ -279,14 +275,13 @@ class _ExplanationQuery(Struct, frozen=True):
 
     def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the rows of removed VMs of this name at the pattern."""
-        vm_rows = (row for row in planned.plan.placements if (row.kind, row.object) == (VM, name))
-        removed = (row for row in vm_rows if row.action is PlacementAction.REMOVE)
-        return tuple(row for row in removed if self.pattern.is_match(row.address))
+        removed, rows = (VM, name, PlacementAction.REMOVE), planned.plan.placements
+        return tuple(r for r in rows if (r.kind, r.object, r.action) == removed and self.pattern.is_match(r.address))
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without placements, or without explanations in its domain."""
-        rows = (row for row in planned.plan.placements if self.pattern.is_match(row.address))
-        nouns = sorted({get_kind_noun(row.kind) for row in rows if row.kind != VM})
+        rows = (row for row in planned.plan.placements if row.kind != VM and self.pattern.is_match(row.address))
+        nouns = sorted({get_kind_noun(row.kind) for row in rows})
         if nouns:
             return build_error(
                 "nothing-to-explain",

@@ -7,7 +7,9 @@ import pytest
 
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
+from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.interfaces.state_storage import LockInfo
+from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import decode_state, encode_state
@@ -107,3 +109,16 @@ def test_force_unlock_without_lock_asks_no_confirmation(
     both = capsys.readouterr()
     assert "The state is not locked" in both.err
     assert "Do you really" not in both.out
+
+
+def test_record_of_forgotten_vm_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    private = {FORGOTTEN_KEY: [["m1", "gone", 4, 8.0, 0, 1, [0]], ["m1", "kept", 4, 8.0, 0, 1, [0]]]}
+    rack = ObjectState({"id": "lab/r"}, 1, private=private)
+    PATH.write_bytes(encode_state(State("l", 1, instances={RACK: InstanceState(rack)}, last_creation=1)))
+    assert run_command_line(["state", "rm", "nexus_rack.r:goner"]) == 1
+    assert 'Did you mean "nexus_rack.r:gone"?' in capsys.readouterr().err
+    assert run_command_line(["state", "rm", "nexus_rack.r:gone"]) == 0
+    assert capsys.readouterr().out == "Removed nexus_rack.r:gone\n"
+    state, _ = decode_state(PATH.read_bytes(), "s")
+    assert state is not None
+    assert [str(vm) for vm in list_forgotten_vms(state)] == [str((RACK, "kept"))]

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
+from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import encode_state
@@ -104,3 +106,15 @@ def test_selected_workspace_without_state_can_be_left(capsys: pytest.CaptureFixt
     Path(".nexusform/environment").write_text("../../bad name")
     run_workspace(capsys, "select", "default")
     assert run_workspace(capsys, "show") == "default\n"
+
+
+def test_lock_is_released_after_failed_write(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_with_full_disk(_self: LocalBackend, _document: bytes) -> None:
+        raise BackendProblem("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "write", fail_with_full_disk)
+        assert "The disk is full." in run_rejected_workspace(capsys, "new", "lab")
+    run_workspace(capsys, "new", "lab")

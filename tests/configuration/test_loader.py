@@ -54,7 +54,7 @@ def test_only_configuration_files_are_read() -> None:
 
 
 def test_missing_or_empty_directory_is_reported() -> None:
-    assert load_configuration("nowhere", cache_directory=None)[0] is None
+    assert not load_configuration("nowhere", cache_directory=None)[0].files
     assert list_summaries(load_configuration("nowhere", cache_directory=None)[1]) == [
         ("-", "Unreadable configuration directory")
     ]

@@ -62,10 +62,7 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
     if common is not None:
         return common
     # With an untyped null each keeps its type; only objects and tuples together are rejected.
-    structures = {
-        kind for kind in (ObjectType, TupleType) for argument_type in types if isinstance(argument_type, kind)
-    }
-    if DYNAMIC in types and len(structures) < 2:
+    if DYNAMIC in types and not {ObjectType, TupleType} <= {argument_type.__class__ for argument_type in types}:
         return DYNAMIC
     raise FixedProblem("all arguments must have the same type")
 
@@ -82,9 +79,9 @@ def _compute_coalesce(*arguments: Value) -> Value:
 
 
 def _find_list_type(arguments: Sequence[Value]) -> Type:
-    kinds = [a.type for a in arguments]
-    is_uniform = bool(kinds) and isinstance(kinds[0], ListType) and all(k == kinds[0] for k in kinds)
-    return kinds[0] if is_uniform else DYNAMIC
+    kinds = {a.type for a in arguments}
+    kind = kinds.pop() if len(kinds) == 1 else DYNAMIC
+    return kind if isinstance(kind, ListType) else DYNAMIC
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:

@@ -240,9 +240,8 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
     }
     count = _find_common_length(lists)
-    untyped_unknowns = [argument for argument in arguments if argument.type is DYNAMIC and argument.raw is UNKNOWN]
-    unknown_lists = [argument for argument in lists.values() if argument.raw is UNKNOWN]
-    if pattern.raw is UNKNOWN or count is None or untyped_unknowns or unknown_lists:
+    unknown_arguments = [a for a in arguments if a.raw is UNKNOWN and (a.type is DYNAMIC or a in lists.values())]
+    if pattern.raw is UNKNOWN or count is None or unknown_arguments:
         return Value(_STRINGS, UNKNOWN)
     texts = []
     for iteration in range(count):

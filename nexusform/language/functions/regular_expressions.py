@@ -188,10 +188,9 @@ def _expand_template(template: str, pattern: CompiledPattern, match: Any) -> str
         name = reference[2] or reference[3]
         if not _GROUP_NUMBER.fullmatch(name):
             # Of groups with the same name the first one that took part.
-            texts = [text for group, text in zip(pattern.names, match.groups(), strict=True) if group == name]
-            return next((text for text in texts if text is not None), "")
-        number = int(name)
-        return (match.group(number) or "") if number <= len(pattern.names) else ""
+            groups = zip(pattern.names, match.groups(), strict=True)
+            return next((text for group, text in groups if group == name and text is not None), "")
+        return dict(enumerate((match.group(), *match.groups()))).get(int(name)) or ""
 
     return _REFERENCE.sub(replace_reference, template)
 

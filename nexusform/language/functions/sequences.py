@@ -58,10 +58,10 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("all arguments must be lists or tuples", position)
         kinds.append(argument.type)
-    if all(isinstance(k, ListType) for k in kinds):
-        common = unify_types([k.element for k in kinds if isinstance(k, ListType)])
-        if common is not None:
-            return ListType(common)
+    elements = [k.element for k in kinds if isinstance(k, ListType)]
+    common = unify_types(elements) if len(elements) == len(kinds) else None
+    if common is not None:
+        return ListType(common)
     parts: list[Type] = []
     for argument in arguments:
         if isinstance(argument.type, TupleType):

@@ -60,8 +60,6 @@ def _render_scalar(value: Value) -> str:
         return "null"
     if isinstance(raw, bool):
         return "true" if raw else "false"
-    if isinstance(raw, str):
-        return _render_quoted(raw)
     if isinstance(raw, (tuple, dict)):
         return "[]" if isinstance(raw, tuple) else "{}"
     return format_number(raw)
@@ -307,7 +305,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
 
 
 def _trim_yaml_tag_prefix(tag: str | None) -> str:
-    return (tag or "").replace(_TAG, "!!")
+    return str(tag).replace(_TAG, "!!")
 
 
 # First characters of a text that may be something else than a string.

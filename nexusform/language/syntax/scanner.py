@@ -25,11 +25,10 @@ _JOINER = "\u200d"
 _MODIFIERS = range(0x1F3FB, 0x1F400)
 _TAGS = range(0xE0020, 0xE0080)
 _REGIONAL = range(0x1F1E6, 0x1F200)
-# The lead, vowel and trail jamo, and the composed syllables of Hangul.
-_HANGUL_LEAD = range(0x1100, 0x1160)
-_HANGUL_VOWEL = range(0x1160, 0x11A8)
-_HANGUL_TRAIL = range(0x11A8, 0x1200)
+# The lead, vowel and trail jamo, the composed syllables, and the pairs within one syllable (UAX #29, rules GB6 to GB8).
+_HANGUL_PARTS = (("L", range(0x1100, 0x1160)), ("V", range(0x1160, 0x11A8)), ("T", range(0x11A8, 0x1200)))
 _HANGUL_SYLLABLE = range(0xAC00, 0xD7A4)
+_HANGUL_PAIRS = frozenset({"LL", "LV", "LS", "LN", "VV", "VT", "SV", "ST", "NT", "TT"})
 
 
 def _is_grapheme_extending_character(char: str) -> bool:
@@ -49,15 +48,12 @@ def _is_pictographic(char: str) -> bool:
     return 0x2190 <= code <= 0x2BFF or 0x1F000 <= code <= 0x1FAFF or char in "\xa9\xae\u203c\u2049"
 
 
-def _is_single_hangul_syllable(before: str, after: str) -> bool:
-    """Check whether two neighbouring Hangul characters form one syllable."""
-    # UAX #29, rules GB6 to GB8. A syllable with a multiple of 28 has no trailing consonant.
-    left, right = ord(before), ord(after)
-    if left in _HANGUL_LEAD:
-        return right in _HANGUL_LEAD or right in _HANGUL_VOWEL or right in _HANGUL_SYLLABLE
-    if right in _HANGUL_VOWEL:
-        return left in _HANGUL_VOWEL or (left in _HANGUL_SYLLABLE and (left - 0xAC00) % 28 == 0)
-    return right in _HANGUL_TRAIL and (left in _HANGUL_VOWEL or left in _HANGUL_TRAIL or left in _HANGUL_SYLLABLE)
+def _get_hangul_class(char: str) -> str:
+    """Return L, V or T for the parts of a syllable, S or N for one without or with a last consonant, "" for others."""
+    code = ord(char)
+    if code in _HANGUL_SYLLABLE:
+        return "N" if (code - 0xAC00) % 28 else "S"
+    return next((name for name, part in _HANGUL_PARTS if code in part), "")
 
 
 def count_clusters(text: str) -> int:
@@ -74,7 +70,7 @@ def count_clusters(text: str) -> int:
             or _is_grapheme_extending_character(char)
             or (is_regional and flags % 2 == 1)
             or (before == _JOINER and is_emoji and _is_pictographic(char))
-            or _is_single_hangul_syllable(before, char)
+            or _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS
         )
         if not is_same_cluster:
             clusters += 1
@@ -315,8 +311,9 @@ class _Scanner:
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
-            group = match.lastindex if match else None
-            if match is None or group is None:
+            assert match is not None, "the pattern matches any text"
+            group = match.lastindex
+            if group is None:
                 offset = size
                 break
             begin, offset = match.span(group)

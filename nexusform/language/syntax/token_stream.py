@@ -226,7 +226,7 @@ class TokenStream(Struct):
         return None
 
     def _get_identifier_text(self, index: int) -> str:
-        return self.tokens.get_text(index) if index >= 0 and self.tokens.kinds[index] == IDENT else ""
+        return self.tokens.get_text(index) if self.tokens.kinds[index] == IDENT else ""
 
     def _has_word_on_line(self, word: str, index: int) -> bool:
         """Check for a word after a token on the same line."""
@@ -294,6 +294,14 @@ def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     return normalize_text(_ESCAPE.sub(replace, text))
 
 
+# By selector.
+_ESCAPE_RULES = {
+    "u": "The \\u escape sequence must be followed by four hexadecimal digits.",
+    "U": "The \\U escape sequence must be followed by eight hexadecimal digits.",
+    "": "Backslash must be followed by an escape sequence selector character.",
+}
+
+
 def _decode_escape(escape: str) -> tuple[str, str]:
     r"""Decode an escape. Return its error (none for a valid \u or \U) and its text."""
     selector = escape[1:2]
@@ -302,12 +310,8 @@ def _decode_escape(escape: str) -> tuple[str, str]:
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""
         return "", chr(code)
-    if selector == "u":
-        return "The \\u escape sequence must be followed by four hexadecimal digits.", ""
-    if selector == "U":
-        return "The \\U escape sequence must be followed by eight hexadecimal digits.", ""
-    if not selector:
-        return "Backslash must be followed by an escape sequence selector character.", ""
+    if selector in _ESCAPE_RULES:
+        return _ESCAPE_RULES[selector], ""
     return f'The symbol "{selector}" is not a valid escape sequence selector.', selector
 
 

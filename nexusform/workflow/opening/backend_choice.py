@@ -33,7 +33,7 @@ from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
-from nexusform.workflow.opening.command_context import NO_LIMITS, CommandContext
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 _CHOICE_FILE: Final = "backend.json"
@@ -56,11 +56,11 @@ class BackendChoice(Struct, frozen=True):
 DEFAULT_CHOICE: Final = BackendChoice("local", {}, {})  # without a backend block
 
 
-def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
+def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Return the backend for the default workspace. The flag -state applies to the local backend only. Reject settings
     that differ from those of `init`, because the state would seem to be missing; -backend-config overrides this.
     """
-    from_flags, problems = parse_backend_flags(context, get_backend_type(settings))
+    from_flags, problems = parse_backend_flags(context, settings.backend_type)
     if has_errors(problems):
         return None, problems
     saved_choice = None if context.backend_config else load_backend_choice(context)
@@ -98,7 +98,7 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     if (
         not context.is_data_directory_trusted
         or context.backend_config
-        or not get_migration_path(context.data_directory).exists()
+        or not os.path.lexists(get_migration_path(context.data_directory))
     ):
         return None
     return build_error(
@@ -126,9 +126,7 @@ def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | N
     )
 
 
-def _check_default_backend(
-    choice: BackendChoice, settings: Settings | None, context: CommandContext
-) -> Diagnostic | None:
+def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
     """Return an error if `init` never ran and the default backend has objects that would be re-created."""
     if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:
         return None
@@ -155,11 +153,9 @@ def _check_default_backend(
     )
 
 
-def _get_block_span(settings: Settings | None) -> Span | None:
+def _get_block_span(settings: Settings) -> Span | None:
     """Return the position of the `backend` block; None without one."""
-    if settings is None or settings.backend is None:
-        return None
-    return settings.backend.header_span
+    return settings.backend.header_span if settings.backend is not None else None
 
 
 def _has_objects(document: bytes | None) -> bool:
@@ -177,17 +173,11 @@ def get_migration_path(data_directory: str) -> Path:
     return Path(data_directory) / _MIGRATION
 
 
-def get_backend_type(settings: Settings | None) -> str:
-    """Return the kind of backend of the configuration."""
-    return settings.backend_type if settings else DEFAULT_CHOICE.kind
-
-
 def read_configured_choice(
-    settings: Settings | None, from_flags: Mapping[str, str], context: CommandContext
+    settings: Settings, from_flags: Mapping[str, str], context: CommandContext
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
     """Read the choice from the `backend` block, overridden by -backend-config."""
-    kind = get_backend_type(settings)
-    block = settings.backend if settings else None
+    kind, block = settings.backend_type, settings.backend
     backend = BACKENDS.get(kind)
     if backend is None:
         suggestion = suggest_name(kind, BACKENDS)
@@ -280,7 +270,7 @@ def _build_missing_settings_error(
 
 
 def open_chosen_backend(
-    choice: BackendChoice, settings: Settings | None, context: CommandContext
+    choice: BackendChoice, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of a choice; `init` may open an old and a new one."""
     path = choice.from_flags.get("path")
@@ -289,7 +279,7 @@ def open_chosen_backend(
         confinement = context.confinement
         if path is not None:
             confinement = confinement.get_operator_confinement(Path(context.directory, path))
-        max_bytes = context.get_max_file_size(settings.limits if settings else NO_LIMITS)
+        max_bytes = context.get_max_file_size(settings.limits)
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
         kind = BACKENDS[choice.kind]
         warning = kind.explain_unverified_server(choice.settings)
@@ -339,9 +329,7 @@ def _check_untrusted_settings(
 ) -> list[Diagnostic]:
     """Return an error if a file of the work tree sets more than the location of the state in its backend."""
     restricted = {name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS}
-    if kind not in BACKENDS or not restricted:
-        return []
-    rejection = explain_rejected_settings(kind, restricted, context)
+    rejection = explain_rejected_settings(kind, restricted, context) if kind in BACKENDS else ""
     if not rejection:
         return []
     return [
@@ -386,15 +374,15 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 
 
-def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings | None) -> Diagnostic | None:
+def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings) -> Diagnostic | None:
     """Return an error if the block has another kind of backend than the last init."""
-    kind = get_backend_type(settings)
+    kind = settings.backend_type
     if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:
         return None
     return _build_changed_error(f'from "{saved_choice.kind}" to "{kind}"', settings)
 
 
-def _build_changed_error(change_text: str, settings: Settings | None) -> Diagnostic:
+def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed since the last init ({change_text}). To migrate the state, run "

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_WORKSPACE: Final = "default"
 ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"  # the content of an `encryption` block
 _DISABLED_WORDS: Final = ("0", "false")
-NO_LIMITS: Final[Mapping[str, int]] = {}
+_NO_LIMITS: Final[Mapping[str, int]] = {}
 _MAX_SELECTION_BYTES: Final = 4096  # bytes
 
 
@@ -83,7 +84,7 @@ class CommandContext(Struct, frozen=True):
         """Merge the configured limits with those of the operator."""
         return merge_limits(configured_limits, self.limits, confined=bool(self.confinement.root))
 
-    def get_max_file_size(self, configured_limits: Mapping[str, int] = NO_LIMITS) -> int:
+    def get_max_file_size(self, configured_limits: Mapping[str, int] = _NO_LIMITS) -> int:
         """Return the maximum size of a state, journal or plan file in bytes."""
         return self.merge_limits(configured_limits).file_bytes
 
@@ -167,11 +168,8 @@ def _is_below(address: str, prefix: str) -> bool:
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
     """Return the address prefixes allowed by both lists: the longer of each matching pair."""
-    common_prefixes = {first for first in first_prefixes if any(_is_below(first, second) for second in second_prefixes)}
-    common_prefixes |= {
-        second for second in second_prefixes if any(_is_below(second, first) for first in first_prefixes)
-    }
-    return tuple(sorted(common_prefixes))
+    pairs = chain(product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes))
+    return tuple(sorted({longer for longer, shorter in pairs if _is_below(longer, shorter)}))
 
 
 def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -> ConfinementSource:
@@ -272,7 +270,7 @@ def get_selection_path(context: CommandContext) -> Path:
 
 def load_project_configuration(
     context: CommandContext, extra: Sequence[SourceFile] = ()
-) -> tuple[Configuration | None, list[Diagnostic]]:
+) -> tuple[Configuration, list[Diagnostic]]:
     """Load and check the configuration of the directory, with further texts of the root module."""
     type_registries = build_registries()
     with log_duration("info", "configuration read", directory=context.directory):

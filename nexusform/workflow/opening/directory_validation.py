@@ -45,16 +45,14 @@ def validate_directory(
     warnings about syntax unsupported by tools based on the hcl2 package.
     """
     configuration, problems = load_project_configuration(context)
-    if configuration is None:
-        return DirectoryValidation(tuple(problems), {})
     problems += find_planning_problems(context, configuration, problems)
     sources = dict(configuration.files)
     if test_directory is not None:
         for check in _CHECKS.values():
             problems += check(context, test_directory, sources)
     if portable and not has_errors(problems):
-        native_sources = [source for name, source in sources.items() if name.endswith(".hcl")]
-        problems += [d for source in native_sources if (d := check_with_hcl2(source)) is not None]
+        native_sources = (source for name, source in sources.items() if name.endswith(".hcl"))
+        problems += filter(None, map(check_with_hcl2, native_sources))
     return DirectoryValidation(tuple(problems), sources)
 
 

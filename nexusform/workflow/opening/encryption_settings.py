@@ -14,11 +14,11 @@ from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE as VA
 from nexusform.workflow.opening.command_context import CommandContext
 
 
-def merge_encryption(settings: Settings | None, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
+def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
     """Merge the encryption of settings and environment; None without either. NF_ENCRYPTION has the content of
     the block; its key providers, methods and targets win.
     """
-    configured = settings.encryption if settings else None
+    configured = settings.encryption
     vault_errors = _check_key_vaults(configured, context) if configured else []
     if vault_errors:
         return None, vault_errors
@@ -54,7 +54,7 @@ def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[D
 
 
 def wrap_backend(
-    backend: StateBackend, settings: Settings | None, context: CommandContext
+    backend: StateBackend, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Wrap the backend with encryption if the state is encrypted."""
     encryption, diagnostics = merge_encryption(settings, context)
@@ -66,7 +66,7 @@ def wrap_backend(
 
 
 def wrap_remote_backend(
-    backend: StateBackend, reader: str, settings: Settings | None, context: CommandContext
+    backend: StateBackend, reader: str, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Wrap another configuration's backend with the decryption of the data block `reader`."""
     encryption, diagnostics = merge_encryption(settings, context)
@@ -80,7 +80,7 @@ def wrap_remote_backend(
 
 
 def encrypt_plan(
-    document: bytes, configuration: Configuration | None, context: CommandContext
+    document: bytes, configuration: Configuration, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
     """Encrypt a plan file if plans are encrypted."""
     sealer, diagnostics = _create_document_cipher(PLAN, configuration, context)
@@ -93,7 +93,7 @@ def encrypt_plan(
 
 
 def decrypt_file(
-    document: bytes, path: str, configuration: Configuration | None, context: CommandContext
+    document: bytes, path: str, configuration: Configuration, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
     """Decrypt a state or plan file."""
     purpose = read_encryption_purpose(document)
@@ -110,11 +110,10 @@ def decrypt_file(
 
 
 def _create_document_cipher(
-    purpose: str, configuration: Configuration | None, context: CommandContext
+    purpose: str, configuration: Configuration, context: CommandContext
 ) -> tuple[DocumentCipher | None, list[Diagnostic]]:
     """Create the sealer of plans or state; None if they are not encrypted."""
-    settings = configuration.settings if configuration else None
-    encryption, diagnostics = merge_encryption(settings, context)
+    encryption, diagnostics = merge_encryption(configuration.settings, context)
     if encryption is None:
         return None, diagnostics
     target = encryption.plan if purpose == PLAN else encryption.state

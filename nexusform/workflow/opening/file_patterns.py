@@ -154,7 +154,7 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
     if name == "**":
         return None
     signs = _SIGNS.findall(name)
-    if signs and signs[-1] == "\\":
+    if signs[-1] == "\\":
         raise _create_pattern_error(pattern)
     if not any(sign in ("*", "?", "[") for sign in signs):
         return "".join([sign[-1] for sign in signs])

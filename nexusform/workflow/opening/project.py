@@ -64,9 +64,7 @@ class OpenResult(Struct, frozen=True):
 def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> OpenResult:
     """Read all inputs of a plan except the state, with further texts of the root module."""
     configuration, problems = load_project_configuration(context, extra)
-    sources: dict[str, SourceFile] = dict(configuration.files) if configuration else {}
-    if configuration is None:
-        return OpenResult(None, tuple(problems), sources)
+    sources = configuration.files
     variables, new_problems = read_project_variables(context, configuration)
     problems += [problem for problem in new_problems if problem not in problems]
     backend, new_problems = open_backend(context, configuration)
@@ -130,22 +128,19 @@ def _has_data_blocks(module: Module) -> bool:
     )
 
 
-def open_backend(
-    context: CommandContext, configuration: Configuration | None
-) -> tuple[StateBackend | None, list[Diagnostic]]:
+def open_backend(context: CommandContext, configuration: Configuration) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of the selected workspace, also for commands that need the state only."""
-    settings = configuration.settings if configuration else None
-    backend, problems = choose_backend(settings, context)
+    backend, problems = choose_backend(configuration.settings, context)
     if backend is None:
         return None, problems
-    return prepare_backend(backend, problems, settings, context)
+    return prepare_backend(backend, problems, configuration.settings, context)
 
 
 def prepare_backend(
-    backend: StateBackend, problems: list[Diagnostic], settings: Settings | None, context: CommandContext
+    backend: StateBackend, problems: list[Diagnostic], settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Prepare an opened backend: add encryption if configured, and select the workspace."""
-    if (settings is not None and settings.encryption) or context.environment.get(ENCRYPTION_VARIABLE):
+    if settings.encryption or context.environment.get(ENCRYPTION_VARIABLE):
         from nexusform.workflow.opening.encryption_settings import wrap_backend
 
         wrapped_backend, new_problems = wrap_backend(backend, settings, context)
@@ -165,4 +160,4 @@ def find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Dia
     """
     configuration, _ = load_project_configuration(context)
     backend, problems = open_backend(context, configuration)
-    return backend, problems, configuration.files if configuration else {}
+    return backend, problems, configuration.files

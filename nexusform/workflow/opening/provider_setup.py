@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -61,7 +62,9 @@ def create_providers(
                 provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
             providers[key] = _redact_provider(provider) if sensitive else provider
         except ProviderProblem as problem:
-            detail = _get_hidden_message() if sensitive else str(problem)
+            detail = str(problem)
+            if sensitive:
+                from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE as detail  # noqa: N811
             problems.append(
                 build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
             )
@@ -75,12 +78,6 @@ def _redact_provider(provider: Provider) -> Provider:
     from nexusform.workflow.opening.redacting_provider import redact_provider
 
     return redact_provider(provider)
-
-
-def _get_hidden_message() -> str:
-    from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
-
-    return HIDDEN_MESSAGE
 
 
 def check_provider_addresses(
@@ -182,11 +179,8 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
     """Return the diagnostics of providers not already in the plan and not about deleted objects."""
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
-    diagnostics: list[Diagnostic] = []
-    for provider in providers.values():
-        problems = [problem for problem in provider.list_warnings() if problem.address not in deleted]
-        diagnostics += [convert_problem(p) for p in problems if (p.id, p.brief) not in known_findings]
-    return diagnostics
+    problems = chain(*(provider.list_warnings() for provider in providers.values()))
+    return [convert_problem(p) for p in problems if p.address not in deleted and (p.id, p.brief) not in known_findings]
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.declarations.configuration import Settings
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
 from nexusform.interfaces.plugins import RemoteStateQuery, ServerQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_query_key
@@ -88,7 +88,7 @@ class RemoteStateReader(Struct, frozen=True):
 
         backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)
         problems += [Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity) for diagnostic in new_problems]
-        if backend is None or has_errors(new_problems):
+        if backend is None:
             return None, problems
         try:
             return backend.select_workspace(query.workspace), problems

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend, is_encrypted
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, State
@@ -75,8 +75,6 @@ def read_stored_state(
         return None, problems
     if not lines:
         return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
-    if has_errors(problems):
-        return None, problems
     from nexusform.workflow.opening.journal_replay import replay_journal
 
     draft, changing, new_problems = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})

@@ -62,8 +62,6 @@ def _build_plan_graph(plan: Plan) -> Graph:
 def _build_configuration_graph(context: CommandContext) -> Graph:
     """Build the graph of blocks and their planning dependencies."""
     configuration, problems = load_project_configuration(context)
-    if configuration is None:
-        return Graph(diagnostics=tuple(problems), is_drawable=False)
     order, new_problems = compute_planning_order(configuration, build_registries().resource_types)
     problems += new_problems
     nodes = tuple(str(block.address) for block in order.blocks)

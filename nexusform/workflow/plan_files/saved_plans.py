@@ -148,7 +148,7 @@ def open_saved_plan(
     """
     configuration, problems = load_plan_configuration(context, saved)
     sources = get_configuration_sources(saved)
-    if configuration is None or has_errors(problems):
+    if has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
     ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
     problems += [*check_variables_unchanged(context, configuration, saved.plan), *new_problems]
@@ -190,7 +190,7 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
 def _is_current_configuration(context: CommandContext, saved: SavedPlan) -> bool:
     """Return whether the directory has the plan's configuration. No variable determines the backend."""
     configuration, _ = load_project_configuration(context)
-    return configuration is not None and _is_equal_to_snapshot(configuration, saved.configuration_files)
+    return _is_equal_to_snapshot(configuration, saved.configuration_files)
 
 
 def _is_equal_to_snapshot(configuration: Configuration, snapshot: Mapping[str, str]) -> bool:
@@ -206,15 +206,11 @@ def _convert_variable(variable: VariableValue) -> Value:
     return convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
 
 
-def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
+def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration, list[Diagnostic]]:
     """Load the directory's configuration if it is that of the plan, else the snapshot's."""
-    directory_configuration, _ = load_project_configuration(context)
-    if (
-        directory_configuration is not None
-        and not directory_configuration.constants
-        and _is_equal_to_snapshot(directory_configuration, saved.configuration_files)
-    ):
-        return directory_configuration, []
+    configuration, _ = load_project_configuration(context)
+    if not configuration.constants and _is_equal_to_snapshot(configuration, saved.configuration_files):
+        return configuration, []
     type_registries = build_registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
         # The directory of the root module is deep enough for names with `..`.
@@ -235,7 +231,7 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
             confinement=Confinement(os.path.realpath(directory)),
             read_constants=lambda _: (get_planned_variables(saved.plan), []),
         )
-        if configuration is not None:
+        if configuration.root.directory:  # empty after syntax errors
             root_module = _move_module(configuration.root, str(root), context.directory)
             configuration = replace(configuration, root=root_module)
     return configuration, select_errors(problems)

@@ -248,7 +248,7 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
         extra_sources = (SourceFile(path, text),)
     configuration, new_problems = load_project_configuration(project.context, extra_sources)
     problems += [p for p in new_problems if p not in problems]
-    if configuration is None or has_errors(problems):
+    if has_errors(problems):
         return None, problems
     sources = {**project.sources, **configuration.files}
     return replace(project, configuration=configuration, sources=sources), problems

@@ -26,7 +26,7 @@ class IdentityCheck(Struct):
 
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
     confirmed: dict[str, dict[str, Any]] = field(default_factory=dict)
-    unconfirmed: list[str] = field(default_factory=list)
+    unconfirmed: dict[str, IdentifiedProvider] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -74,7 +74,7 @@ def _check_and_record_provider_identity(
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
     else:
         provider.keep_missing_objects()
-        check.unconfirmed.append(name)
+        check.unconfirmed[name] = provider
         check.diagnostics.append(_build_identity_not_checked_warning(name, comparison.obstacle))
 
 

@@ -157,13 +157,10 @@ class Run(Struct):
     def _record_confirmed_identities(self) -> None:
         """Record the identity of systems with all recorded objects."""
         check = self.identities
-        if check is None or not check.unconfirmed:
+        if check is None:
             return
-        from nexusform.providers.optional_provider_interfaces import IdentifiedProvider
-
-        for name in check.unconfirmed:
-            provider = self.providers[name]
-            if isinstance(provider, IdentifiedProvider) and not provider.has_missing_objects():
+        for name, provider in check.unconfirmed.items():
+            if not provider.has_missing_objects():
                 self._record_identities({name: check.observed[name]})
 
     def plan(self, options: PlanOptions) -> PlanResult:

@@ -273,7 +273,7 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     """Return a warning if the directory's configuration differs from the reviewed one."""
     configuration, _ = load_project_configuration(run.project.context)
-    if configuration is None or not configuration.files:
+    if not configuration.files:
         return []
     current_texts = {name: file.text for name, file in configuration.files.items()}
     names = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -92,20 +94,42 @@ def create_workspace(
         return existing.reject(problem)
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    try:
-        target = backend.select_workspace(name)
-        lock, problems = session.acquire_lock(context, target, "workspace new", locking)
-        if not has_errors(problems):
-            target.write(state_codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
-        if lock is not None:
-            problems += lock.release()
-    except BackendProblem as problem:
-        return Workspaces((), (*existing.diagnostics, _build_backend_error(problem)), sources)
+
+    def write_state(target: StateBackend) -> list[Diagnostic]:
+        target.write(state_codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
+        return []
+
+    problems = _run_locked(session, context, backend, name, "workspace new", locking, write_state)
+    diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
-        return Workspaces((), (*existing.diagnostics, *problems), sources)
-    return _save_selected_workspace(
-        context, name, Workspaces((*existing.names, name), (*existing.diagnostics, *problems), sources)
-    )
+        return Workspaces((), diagnostics, sources)
+    return _save_selected_workspace(context, name, Workspaces((*existing.names, name), diagnostics, sources))
+
+
+def _run_locked(
+    session: StateCommandContext,
+    context: CommandContext,
+    backend: StateBackend,
+    name: str,
+    operation: str,
+    locking: LockOptions,
+    action: Callable[[StateBackend], list[Diagnostic]],
+) -> list[Diagnostic]:
+    """Run an action on the state of a workspace under its lock, and release the lock also after a backend failure.
+    Return the problems of all three.
+    """
+    problems: list[Diagnostic] = []
+    with ExitStack() as exit_stack:
+        try:
+            target = backend.select_workspace(name)
+            lock, new_problems = session.acquire_lock(context, target, operation, locking)
+            problems += new_problems
+            if lock is not None:
+                exit_stack.callback(lambda: problems.extend(lock.release()))
+            problems += action(target) if not has_errors(problems) else []
+        except BackendProblem as problem:
+            problems.append(_build_backend_error(problem))
+    return problems
 
 
 def delete_workspace(
@@ -125,12 +149,8 @@ def delete_workspace(
         return existing.reject(rejection)
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    target = backend.select_workspace(name)
-    lock, problems = session.acquire_lock(context, target, "workspace delete", locking)
-    if not has_errors(problems):
-        problems += _check_workspace_empty(target, name, force=force)
-    if lock is not None:
-        problems += lock.release()
+    check = partial(_check_workspace_empty, name=name, force=force)
+    problems = _run_locked(session, context, backend, name, "workspace delete", locking, check)
     if not has_errors(problems):
         try:
             backend.delete_workspace(name)

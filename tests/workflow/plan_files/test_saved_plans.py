@@ -239,3 +239,15 @@ def test_unchanged_values_are_saved_once_in_state_and_changes(nf: Shell) -> None
     stays = {change["address"]: change["change"] for change in shown["resource_changes"]}
     assert all(each["before"] == each["after"] for each in stays.values())
     assert len(stays) == 46
+
+
+def test_failed_plan_with_syntax_error_is_shown_after_correction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {\n', encoding="utf-8")
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 1
+    Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n', encoding="utf-8")
+    capsys.readouterr()
+    run_command_line(["show", "p.nfplan"])
+    assert "main.nf.hcl" in capsys.readouterr().out

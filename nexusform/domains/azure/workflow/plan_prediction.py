@@ -130,9 +130,7 @@ def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInve
         problems = [convert_problem(problem) for problem in export.problems]
         return (None, problems) if problems else (_SiteInventory(inventory, export.documents), [])
     configuration, _ = load_project_configuration(location)
-    settings, diagnostics = find_azure_settings(
-        location, configuration.root.providers if configuration is not None else {}
-    )
+    settings, diagnostics = find_azure_settings(location, configuration.root.providers)
     if diagnostics:
         return None, diagnostics
     try:
@@ -271,7 +269,7 @@ def _build_project(
     """Build the project: configuration after the changes, state before them in memory."""
     Path(location.directory, _FIRST_FILE).touch()
     configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
-    if configuration is None or has_errors(problems):
+    if has_errors(problems):
         return None, problems
     # The state is the one that an import of the objects before the changes writes.
     registries = build_registries()

@@ -376,7 +376,7 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
 def find_site_source(location: CommandContext, source_name: str) -> tuple[Source | None, list[Diagnostic]]:
     """Find the source named by `-from`: an exported directory, or `azure`."""
     configuration, _ = load_project_configuration(location)
-    blocks = configuration.root.providers if configuration is not None else {}
+    blocks = configuration.root.providers
     if is_azure_source(source_name):
         settings, problems = find_azure_settings(location, blocks)
         if problems:

@@ -121,7 +121,7 @@ def import_hub(
 
 
 def _read_hub_objects_to_import(
-    location: CommandContext, state: State, configuration: Configuration | None, exit_stack: ExitStack
+    location: CommandContext, state: State, configuration: Configuration, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
     connection = HubConnection(resolve_hub_location({}, location.kubeconfig_trust))
@@ -164,12 +164,12 @@ def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]
     return label if number == 1 else f"{label}_{number}"
 
 
-def _list_blocks(configuration: Configuration | None) -> list[ResourceBlock]:
-    """Return the resource and data blocks of the root module; none without a configuration."""
-    return list(configuration.root.resources.values()) if configuration is not None else []
+def _list_blocks(configuration: Configuration) -> list[ResourceBlock]:
+    """Return the resource and data blocks of the root module."""
+    return list(configuration.root.resources.values())
 
 
-def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
+def _find_block(configuration: Configuration, type_name: str, object_id: str) -> ResourceBlock | None:
     """Return the existing block of an object of the hub, by its name; None without one."""
     for block in _list_blocks(configuration):
         is_single = (block.mode, block.type, block.count, block.for_each) == ("managed", type_name, None, None)
@@ -186,9 +186,7 @@ def _build_object_id(block: ResourceBlock) -> str:
     return "/".join(filter(None, parts))
 
 
-def _list_user_objects(
-    hub: HubClient, configuration: Configuration | None
-) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield type, id and body of user-created objects; those of `_BLOCK_TYPES` only if a block has the type."""
     configured_types = {block.type for block in _list_blocks(configuration)}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
@@ -214,12 +212,12 @@ def _format_imported_counts(imported: ImportedObjects) -> str:
     return ", ".join(format_count(number, name) for name, number in types.items()) or "nothing new"
 
 
-def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration | None) -> str:
+def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration) -> str:
     """Render the configuration of the imported objects, block by block."""
     types = build_registries().resource_types
     existing = _list_blocks(configuration)
     blocks: list[str] = []
-    if configuration is None or PROVIDER not in configuration.root.providers:
+    if PROVIDER not in configuration.root.providers:
         blocks.append('provider "fleet" {}\n')
     if not any(block.type == "fleet_hub" for block in existing):
         blocks.append(_DATA_BLOCK)

@@ -83,4 +83,4 @@ def open_current_state(task: Task, site: SiteEntry) -> tuple[StateBackend | None
     """Open the state of a site in the current directory; None with diagnostics after a failure."""
     location = make_site_location(task.fleet, site, os.environ)
     configuration, _ = load_cached_configuration(location)
-    return open_state(task.fleet, location, site, configuration)
+    return open_state(task.fleet, location, site, configuration.settings)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.configuration import Configuration, Settings
 from nexusform.configuration.loader import check_constant_variables, read_root_variables
 from nexusform.configuration.variable_values import Assignment, parse_variable_file
 from nexusform.diagnostics.diagnostic import (
@@ -58,8 +58,6 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
     """Read everything required for a plan of a site, except its state."""
     location = make_site_location(fleet, site, environment)
     configuration, problems = load_cached_configuration(location)
-    if configuration is None:
-        return OpenResult(None, tuple(problems), {})
     sources = configuration.files
     assignments, undeclared = _build_assignments(site, configuration)
     variables, further_problems = read_root_variables(
@@ -83,7 +81,7 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
             "here."
         )
         problems.append(build_warning("backend-configuration-ignored", detail, module_backend.header_span))
-    backend, further_problems = open_state(fleet, location, site, configuration)
+    backend, further_problems = open_state(fleet, location, site, configuration.settings)
     problems += further_problems
     if backend is None or has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
@@ -109,7 +107,7 @@ _CACHE: Final[dict[tuple[str, Confinement], _CachedConfiguration]] = {}
 _MAX_CACHED: Final = 64
 
 
-def load_cached_configuration(location: CommandContext) -> tuple[Configuration | None, list[Diagnostic]]:
+def load_cached_configuration(location: CommandContext) -> tuple[Configuration, list[Diagnostic]]:
     """Load the configuration of a location; sites with the same root module share it until its files change."""
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
@@ -117,7 +115,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration |
         return cached.configuration, list(cached.problems)
     configuration, problems = load_project_configuration(location)
     _CACHE.pop(key, None)
-    if configuration is not None and not has_errors(problems):
+    if not has_errors(problems):
         if len(_CACHE) >= _MAX_CACHED:
             _CACHE.clear()
         _CACHE[key] = _CachedConfiguration(_compute_signature(configuration), configuration, tuple(problems))
@@ -189,13 +187,12 @@ def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnosti
 
 
 def open_state(
-    fleet: FleetContext, location: CommandContext, site: SiteEntry, configuration: Configuration | None
+    fleet: FleetContext, location: CommandContext, site: SiteEntry, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of a site's state for the current workspace. Its paths are relative to the fleet's directory."""
     rejection = explain_rejected_settings(site.backend, site.settings, location)
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]
-    settings = configuration.settings if configuration else None
     choice = BackendChoice(site.backend, site.settings, {})
     backend, problems = open_chosen_backend(choice, settings, replace(location, directory=fleet.root))
     if backend is None:

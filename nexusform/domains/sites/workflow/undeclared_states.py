@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.configuration.declarations.configuration import Settings
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet, is_site_requested
@@ -118,7 +119,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
 
 
 def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
-    backend, _ = open_state(fleet, build_fleet_context(fleet, os.environ), site, None)
+    backend, _ = open_state(fleet, build_fleet_context(fleet, os.environ), site, Settings())
     return backend
 
 

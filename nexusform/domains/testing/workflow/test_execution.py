@@ -75,18 +75,16 @@ class Tests(Struct):
 
     __test__ = False
 
+    configuration: Configuration
     files: list[TestFile] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     sources: dict[str, SourceFile] = field(default_factory=dict)
-    configuration: Configuration | None = None
 
 
 def find_tests(location: CommandContext, options: TestFilter) -> Tests:
     """Load the configuration and its test files."""
     configuration, problems = load_project_configuration(location)
-    tests = Tests(diagnostics=problems, configuration=configuration)
-    if configuration is not None:
-        tests.sources.update(configuration.files)
+    tests = Tests(configuration, diagnostics=problems, sources=dict(configuration.files))
     paths = find_test_files(location, options.directory, options.files, tests.diagnostics)
     for path in paths:
         file, new_problems = read_test_file(path, location, tests.sources)
@@ -119,7 +117,6 @@ def run_tests(
     location: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener, clock: Clock | None = None
 ) -> Iterator[FileResult]:
     """Run the files in order, and yield each result when it is complete."""
-    assert tests.configuration is not None
     for file in tests.files:
         yield _TestFileRunner(location, tests, options, file, clock or SystemClock()).run(listener)
 
@@ -128,7 +125,6 @@ class _TestFileRunner:
     def __init__(
         self, location: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
     ) -> None:
-        assert tests.configuration is not None
         self._place = location
         self._file = file
         self._clock = clock
@@ -199,7 +195,7 @@ class _TestFileRunner:
             confinement=self._place.confinement,
         )
         problems += new_problems
-        if configuration is None or has_errors(new_problems):
+        if has_errors(new_problems):
             detail = f'The module in "{directory}" cannot be run.'
             problems.append(build_error("run-block-module-error", detail, block.source_span, block=block.header))
             return None

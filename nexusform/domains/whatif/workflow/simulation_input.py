@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -127,8 +127,6 @@ def locate_diagnostics(
     if not any(problem.address and problem.subject is None for problem in problems):
         return problems, {}
     configuration, _ = load_project_configuration(location)
-    if configuration is None:
-        return problems, {}
     blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
     for position, problem in enumerate(problems):
         block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
@@ -190,8 +188,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     problems += check_failed_plan(saved, path)
     if location.variables:
         configuration, _ = load_project_configuration(location)
-        if configuration is not None:
-            problems += check_variables_unchanged(location, configuration, saved.plan)
+        problems += check_variables_unchanged(location, configuration, saved.plan)
     if prior is None or has_errors(problems):
         return SimulationInput(diagnostics=tuple(problems))
     things = list_planned_objects(saved.plan, prior)
@@ -251,10 +248,8 @@ def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: I
     return observed, problems
 
 
-def _has_node_data(configuration: Configuration | None) -> TypeGuard[Configuration]:
-    """Return True if a readable configuration has data blocks of clusters listed by kubectl."""
-    if configuration is None:
-        return False
+def _has_node_data(configuration: Configuration) -> bool:
+    """Return whether a configuration has data blocks of clusters listed by kubectl."""
     sources = build_registries().data_sources.items()
     node_types = {name for name, source in sources if source.kind is PlanningKind.NODES}
     return any(block.mode == "data" and block.type in node_types for block in iterate_resource_blocks(configuration))

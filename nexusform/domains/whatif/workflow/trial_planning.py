@@ -154,8 +154,8 @@ class _EvictionTrials:
         if extra:
             configuration, problems = load_project_configuration(self.project.context, extra)
             errors = _select_errors(problems)
-            if configuration is None or errors:
-                return TrialOutcome(error=(errors or problems)[0].detail)
+            if errors:
+                return TrialOutcome(error=errors[0].detail)
             self.run.project = replace(self.project, configuration=configuration)
         plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
         errors = _select_errors(plan.diagnostics)
