@@ -119,8 +119,11 @@ def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, .
 
 def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
     """Return the allocated claims among these (`namespace/name`) with their devices."""
-    uses = ((name, _list_allocated_devices(objects.claims[name].body)) for name in names if name in objects.claims)
-    return tuple((name, claim_uses) for name, claim_uses in uses if claim_uses is not None)
+    return tuple(
+        (name, uses)
+        for name in names
+        if name in objects.claims and (uses := _list_allocated_devices(objects.claims[name].body)) is not None
+    )
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
@@ -168,10 +171,8 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
 
 
 def _parse_attribute(value: Any) -> Attribute | None:
-    for kind in _ATTRIBUTE_KINDS:
-        if isinstance(value, dict) and isinstance(value.get(kind), (str, int)):
-            return kind, value[kind]
-    return None
+    fields = get_mapping(value)
+    return next(((kind, fields[kind]) for kind in _ATTRIBUTE_KINDS if isinstance(fields.get(kind), (str, int))), None)
 
 
 def _parse_amount(value: Any) -> int:
@@ -252,8 +253,6 @@ class _DeviceClaimReader:
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
         """Return the claim of an object or a template with this spec."""
-        if not spec:
-            return self._report_missing_object(name, "", is_own=is_own)
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
         errors: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct, field
 
@@ -253,18 +253,21 @@ def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fi
 
 
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
-    resources = container.get("resources", {}) if isinstance(container, dict) else None
-    if not isinstance(resources, dict):
+    if not _has_readable_resources(container):
         return container
+    resources = get_mapping(container, "resources")
     limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
-    if not isinstance(limits, dict) or not isinstance(requests, dict):
-        return container
     # An explicit limit becomes the request before LimitRanges apply.
     merged_requests = {**defaults.requests, **limits, **requests}
     return {
         **container,
         "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": merged_requests},
     }
+
+
+def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
+    """Return whether the resources of a container are a mapping, or absent (null, too)."""
+    return isinstance(container, dict) and isinstance(container.get("resources"), dict | None)
 
 
 def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
@@ -318,17 +321,14 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
     """Add the missing resources of the pod's networks to the requests of the first container."""
-    first_container = containers[0] if containers else None
-    if not isinstance(first_container, dict) or not isinstance(first_container.get("resources", {}), dict):
+    first_container = next(iter(containers), None)
+    if not _has_readable_resources(first_container):
         return containers
     resources = get_mapping(first_container, "resources")
-    changed_resources = dict(resources)
     added_amounts = {
         name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
     }
-    for section in ("requests", "limits"):
-        existing_amounts = get_mapping(resources, section)
-        if isinstance(existing_amounts, dict):
-            existing_amounts = {**existing_amounts, **added_amounts}
-        changed_resources[section] = existing_amounts
-    return [{**first_container, "resources": changed_resources}, *containers[1:]]
+    changed_amounts = {
+        section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")
+    }
+    return [{**first_container, "resources": {**resources, **changed_amounts}}, *containers[1:]]

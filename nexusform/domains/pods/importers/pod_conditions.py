@@ -36,11 +36,11 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     }
     if not is_ready:
         reasons = [get_text(item, "state", "waiting", "reason") for item in statuses]
-        stuck_reasons = [reason for reason in reasons if reason not in _STARTING]
-        is_running = status.get("phase") == "Running"
+        stuck_reasons = (reason for reason in reasons if reason not in _STARTING)
+        default_reason = NOT_READY if status.get("phase") == "Running" else ""
         condition |= {
             "is_ready": False,
-            "stuck_reason": stuck_reasons[0] if stuck_reasons else NOT_READY if is_running else "",
+            "stuck_reason": next(stuck_reasons, default_reason),
             "stuck_since": str(ready.get("lastTransitionTime") or status.get("startTime") or ""),
         }
     # `is_ready` = False equals 0, and stays.

@@ -360,8 +360,5 @@ def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
 def _has_affinity_match(spec: PodSpec, inputs: PredictionInput) -> bool:
     """Return whether some pod of the cluster, or the pod itself, matches each required term of pod affinity."""
     cache = SchedulerCache(inputs.cluster)
-    for term in spec.affinity:
-        specs = chain((workload.pod for workload in inputs.workloads), (pod.spec for pod in inputs.existing_pods))
-        if not any(cache.is_selected(term, cache.get_group(other)) for other in specs):
-            return False
-    return True
+    specs = [*(workload.pod for workload in inputs.workloads), *(pod.spec for pod in inputs.existing_pods)]
+    return all(any(cache.is_selected(term, cache.get_group(other)) for other in specs) for term in spec.affinity)

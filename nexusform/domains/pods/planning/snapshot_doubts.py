@@ -32,6 +32,14 @@ WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
 _HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+# A policy has its rules and selectors here, a webhook configuration has a list of webhooks.
+_POLICY_HOOK: Final = ("spec", "matchConstraints")
+# Fields of a rule for the creation of pods: the words of each, one of them is required, and its default.
+_POD_CREATION_RULE: Final = (
+    ("resources", frozenset({"*", "*/*", "pods"}), ()),
+    ("operations", frozenset({"*", "CREATE"}), ("*",)),
+    ("apiGroups", frozenset({"*", ""}), ("",)),
+)
 _ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
 _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
@@ -150,26 +158,20 @@ def find_pods_in_doubt(
 def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether a mutating webhook or policy may change a pod."""
     namespace = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
-    for manifest in hooks:
-        if manifest.kind == "MutatingAdmissionPolicy":
-            constraints = get_mapping(manifest.body, "spec", "matchConstraints")
-            if _has_matching_rule(manifest, constraints, list_mappings(constraints, "resourceRules"), spec, namespace):
-                return True
-        for hook in list_mappings(manifest.body, "webhooks"):
-            if _has_matching_rule(manifest, hook, list_mappings(hook, "rules"), spec, namespace):
-                return True
-    return False
+    return any(
+        _has_matching_rule(manifest, hook, spec, namespace)
+        for manifest in hooks
+        for hook in (get_mapping(manifest.body, *_POLICY_HOOK), *list_mappings(manifest.body, "webhooks"))
+    )
 
 
 def _has_matching_rule(
-    manifest: Manifest, hook: Mapping[str, Any], rules: Iterable[Any], spec: PodSpec, namespace: Mapping[str, str]
+    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, namespace: Mapping[str, str]
 ) -> bool:
-    """Return whether the rules and selectors of a webhook select the creation of a pod."""
+    """Return whether the rules and selectors of a webhook or policy select the creation of a pod."""
     has_rule = any(
-        {"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources")))
-        and {"*", "CREATE"} & set(map(str, get_list(rule, "operations") or ["*"]))
-        and {"*", ""} & set(map(str, get_list(rule, "apiGroups") or [""]))
-        for rule in rules
+        all(words & set(map(str, get_list(rule, key) or default)) for key, words, default in _POD_CREATION_RULE)
+        for rule in (*list_mappings(hook, "rules"), *list_mappings(hook, "resourceRules"))
     )
     pairs = (("namespaceSelector", namespace), ("objectSelector", dict(spec.labels)))
     fields = Fields(manifest, [], dict(hook))
