@@ -150,7 +150,7 @@ def _list_unsampled_doubts(
         return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:
         return {}
-    keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
+    keys_with_choice = {outcome.key for outcome in placed_pods if outcome.feasible_nodes not in (None, 0, 1)}
     return dict.fromkeys(keys_with_choice.intersection(open_keys), PodDoubt(VERSION))
 
 

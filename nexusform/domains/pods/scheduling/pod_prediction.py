@@ -529,6 +529,8 @@ class PodPredictor:
         progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, progress.pods_to_place[-1])
+        else:
+            self.session.remove_pod(replace(pod, node=verdict.node))  # no controller creates it again
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:

@@ -80,7 +80,7 @@ def _has_pod_level_requests(spec: PodSpec) -> bool:
 
 
 def _apply_container_scores(spec: PodSpec) -> PodSpec:
-    return replace(spec, scored_requests=spec.container_scored_requests or spec.scored_requests)
+    return replace(spec, scored_requests=spec.container_scored_requests)
 
 
 def _has_negative_selector(term: PodTerm) -> bool:

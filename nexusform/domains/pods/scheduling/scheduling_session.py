@@ -463,13 +463,8 @@ class SchedulingSession:
             return False
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts
-        return not (
-            counts.affinity
-            or counts.anti_affinity
-            or counts.existing_anti_affinity
-            or counts.preferred_affinity
-            or counts.hard_spread
-        )
+        affinity = (counts.affinity, counts.anti_affinity, counts.existing_anti_affinity, counts.preferred_affinity)
+        return not any((*affinity, counts.hard_spread))
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:

@@ -314,7 +314,8 @@ class TemplateRollout:
         old_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_numbers = [number for number in new_specs if number not in old_numbers]
         pending_pods = sorted(
-            progress.pending_outdated_pods, key=lambda pod: (_get_template(pod) not in running_templates, pod.number)
+            progress.pending_outdated_pods,
+            key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
         removed_numbers = [*old_numbers, *(pod.number for pod in pending_pods), *new_numbers][:count]
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
@@ -398,10 +399,6 @@ class TemplateRollout:
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
         return {pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods}
-
-
-def _get_template(pod: PodToPlace) -> str:
-    return pod.former_spec.template if pod.former_spec is not None else ""
 
 
 class DaemonRollout:
@@ -562,8 +559,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
         if pod.previous:
-            spec = outcome.spec or progress.workload.pod
-            removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, spec)
+            removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
     if deferred_pods:

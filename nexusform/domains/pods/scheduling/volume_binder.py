@@ -178,8 +178,6 @@ class VolumeBinder:
             volume = self._volumes.get(self._volume_by_claim[name])
             if volume is None:
                 return VolumeNeed(claim.provisioning_terms, is_bound=True) if claim.provisioning_terms else None
-            if volume.terms is None and not volume.zones:
-                return None
             return VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
         if claim.waits_for_pod or claim.provisioning_terms is None:
             return None
@@ -281,7 +279,7 @@ class AttachedVolumes:
         return None if len(names) == len(self._nodes) else build_node_volume_need(names, TOO_MANY)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
-        pod_volumes = {volume for volume, count in self._pod_volumes[node].items() if count > 0}
+        pod_volumes = set(+self._pod_volumes[node])  # those with a positive count
         counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
         added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
         return all(
