@@ -114,7 +114,7 @@ class _SchemaValidator:
         if shape.items is None and not shape.type:
             yield from self._check_scalar(node, shape, path)
         elif not shape.kind.is_valid(data):
-            yield self._build_problem(node, f"{path or 'the object'} must be {shape.kind.value}.")
+            yield self._build_problem(node, f"{path} must be {shape.kind.value}.")
         elif shape.type:
             count_before = self._unknown_key_count
             yield from self._check_fields(node, shape.type, path)

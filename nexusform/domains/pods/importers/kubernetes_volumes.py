@@ -293,9 +293,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
-    if template is None or not ordinal.isdecimal() or int(ordinal) not in template.ordinals:
-        return None
-    return template.claim
+    return template.claim if template is not None and ordinal in map(str, template.ordinals) else None
 
 
 _Part = TypeVar("_Part")
