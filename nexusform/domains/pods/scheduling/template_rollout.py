@@ -151,7 +151,7 @@ class _PodReplacement(Struct, frozen=True):
                 added += 1
             # Delete old pods without readiness within max unavailable.
             stuck_pods = [pod for pod in state.remaining_pods if pod.is_stuck]
-            removed_pods = sort_for_removal(self.workload.kind, stuck_pods)[: self._count_removable_pods()]
+            removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
             removed = len(removed_pods) + self._remove_surplus()
@@ -177,7 +177,7 @@ class _PodReplacement(Struct, frozen=True):
         available_count = state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
         removable_count = max(0, available_count - (workload.replicas - workload.max_unavailable))
         now = self.session.cluster.observation_time
-        removed_pods = sort_for_removal(workload.kind, ready_pods, now=now)[:removable_count]
+        removed_pods = sort_for_removal(ready_pods, now=now)[:removable_count]
         for pod in removed_pods:
             self._remove_pod(pod)
         return len(removed_pods)

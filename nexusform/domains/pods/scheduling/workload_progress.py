@@ -141,15 +141,15 @@ def _select_excess_pods(
     excess_pods: list[ExistingPod] = []
     for pod_set, count in _compute_template_sizes(workload, pods):
         template_pods = [pod for pod in pods if pod.spec.template == pod_set.spec.template]
-        excess_pods += sort_for_removal(workload.kind, template_pods, pods, now)[: max(0, pod_set.count - count)]
+        excess_pods += sort_for_removal(template_pods, pods, now)[: max(0, pod_set.count - count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
     too_many = max(0, len(current_pods) - workload.replicas)
-    excess_pods += sort_for_removal(workload.kind, current_pods, pods, now)[:too_many]
+    excess_pods += sort_for_removal(current_pods, pods, now)[:too_many]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
     while (count := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated)) > 0:
-        next_removals = sort_for_removal(workload.kind, remaining_pods, pods, now)[:count]
+        next_removals = sort_for_removal(remaining_pods, pods, now)[:count]
         excess_pods += next_removals
         remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
     return excess_pods
