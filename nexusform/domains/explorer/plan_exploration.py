@@ -121,7 +121,10 @@ class PlanExploration:
         if request.added:
             text = "".join(self._render_added_racks(request.added))
             extra_files = [SourceFile("explored.nf.hcl", text)]
-            configuration = load_project_configuration(self.project.context, extra_files)[0] or configuration
+            explored, diagnostics = load_project_configuration(self.project.context, extra_files)
+            if explored is None:
+                raise ExplorationRequestError(f"The racks cannot be added: {diagnostics[0].detail}")
+            configuration = explored
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:

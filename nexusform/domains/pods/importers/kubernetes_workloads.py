@@ -472,14 +472,14 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
     """Return an object of an old version with that version's defaults; all others unchanged."""
     spec = manifest.body.get("spec")
-    old_defaults = _OLD_VERSIONS.get((manifest.group, manifest.version))
+    version = (manifest.group, manifest.version)
     is_replication_controller = manifest.kind == "ReplicationController"
-    if not isinstance(spec, dict) or (old_defaults is None and not is_replication_controller):
+    if not isinstance(spec, dict) or (version not in _OLD_VERSIONS and not is_replication_controller):
         return manifest
-    if old_defaults is not None:
+    if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    changed_spec = {**(old_defaults or {}).get(manifest.kind, {}), **spec}
+    changed_spec = {**_OLD_VERSIONS.get(version, {}).get(manifest.kind, {}), **spec}
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}

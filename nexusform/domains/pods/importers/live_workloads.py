@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
-from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 
 LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 # Steps of a path are keys of mappings, or the identifying fields of a list's item.
@@ -96,8 +96,8 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
     """Return the number of pods left to run by a Job, None if unlimited."""
-    conditions = [(item.get("type"), item.get("status")) for item in list_mappings(status, "conditions")]
-    if ("Complete", "True") in conditions or ("Failed", "True") in conditions:
+    conditions = {(get_text(item, "type"), get_text(item, "status")) for item in list_mappings(status, "conditions")}
+    if conditions & {("Complete", "True"), ("Failed", "True")}:
         return 0
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
     if isinstance(completions, int):

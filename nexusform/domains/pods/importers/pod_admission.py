@@ -138,13 +138,14 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
     ):
         for name, bound in bounds_by_name.items():
             bound_quantity = read_quantity(bound)
-            amounts = [_read_nano(container.get_mapping("resources"), section, name) for container in containers]
+            readings = (_read_nano(container.get_mapping("resources"), section, name) for container in containers)
+            amounts = [amount for amount in readings if amount is not None]
             if bound_quantity is None:
                 continue
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
-            if None in amounts:
+            if len(amounts) < len(containers):
                 return f"{clause}. No {noun} is specified"
-            total = sum(amount for amount in amounts if amount is not None)
+            total = sum(amounts)
             is_out = total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano
             if is_out:
                 return f"{clause}, but {noun} is {total / 10**9:g}"

@@ -171,7 +171,7 @@ def build_pod_row(
     keeps_running: bool = False,
 ) -> PlacementChange:
     """Return the row of one pod. `cluster` is None if removed; `keeps_running`: it is forgotten."""
-    name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
+    name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
     has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
     scores: dict[str, Any] = {}
     if outcome.feasible_nodes is not None or outcome.doubt:
@@ -189,7 +189,7 @@ def build_pod_row(
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,
-        site_id=cluster.site_id if cluster is not None else "",
+        site_id=site_id,
         reason=_build_pod_reason(outcome),
         scores=scores,
         rejections=outcome.rejections,

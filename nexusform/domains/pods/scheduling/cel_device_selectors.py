@@ -96,7 +96,11 @@ def _create_environment() -> Any:
     functions = [
         declare("quantity", (amount, [text], parse_device_quantity)),
         declare("semver", (version, [text], _parse_version)),
-        declare("compareTo", (amount, [amount, amount], _compare), (amount, [version, version], _compare_versions)),
+        declare(
+            "compareTo",
+            (amount, [amount, amount], lambda left, right: (left > right) - (left < right)),
+            (amount, [version, version], _compare_versions),
+        ),
         declare(
             "isGreaterThan",
             (truth, [amount, amount], lambda left, right: left > right),
@@ -146,10 +150,6 @@ def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
     if match is None:
         raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
     return tuple(int(part) for part in match.groups())
-
-
-def _compare(left: int, right: int) -> int:
-    return (left > right) - (left < right)
 
 
 def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:

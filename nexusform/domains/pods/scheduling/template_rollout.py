@@ -120,7 +120,7 @@ class _PodReplacement(Struct, frozen=True):
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return
-            is_waiting = state.is_template_stuck and bool(state.new_verdicts or state.existing_count)
+            is_waiting = state.is_template_stuck and state.existing_count + len(state.new_verdicts) > 0
             is_waiting = is_waiting or highest_stuck_number > pod.number
             if state.list_unscheduled() or state.uncreated or is_waiting:
                 state.is_blocked = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeGuard
 
@@ -259,16 +260,15 @@ class TopologyCounts:
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""
         cache, spec = self.cache, other.spec
-        if self.affinity and all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
+        if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
             for tally in self.affinity:
                 self._affinity_matches += sign * tally.add(node, sign)
         for term, tally in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
             if cache.is_selected(term, other):
                 tally.add(node, sign)
-        for term in self._select_own_terms(spec.anti_affinity):
-            for tally in self.existing_anti_affinity:
-                if tally.key == term.topology_key:
-                    tally.add(node, sign)
+        term_counts = Counter(term.topology_key for term in self._select_own_terms(spec.anti_affinity))
+        for tally in self.existing_anti_affinity:
+            tally.add(node, sign * term_counts[tally.key])
         for spread in self.hard_spread:
             if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
                 spread.add_pod(node, sign)

@@ -191,7 +191,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
     progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
     missing_count = max(0, own_growth - len(new_pods[len(specs) :]))
-    further_numbers = [number for number in spare_numbers if number not in numbers][:missing_count]
+    further_numbers = spare_numbers[max(0, len(specs) - len(new_pods)) :][:missing_count]
     progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
     return dict(zip(numbers, specs, strict=True))
 
