@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.files.regular_files import write_file_atomically
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path as ValuePath
@@ -121,10 +122,11 @@ class PlanExploration:
         if request.added:
             text = "".join(self._render_added_racks(request.added))
             extra_files = [SourceFile("explored.nf.hcl", text)]
-            explored, diagnostics = load_project_configuration(self.project.context, extra_files)
-            if explored is None:
-                raise ExplorationRequestError(f"The racks cannot be added: {diagnostics[0].detail}")
-            configuration = explored
+            extended, diagnostics = load_project_configuration(self.project.context, extra_files)
+            errors = select_errors(diagnostics)
+            if errors:
+                raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
+            configuration = extended or configuration
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
@@ -179,15 +181,18 @@ class PlanExploration:
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the configuration of racks like existing ones."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        for key, count in counts_by_rack.items():
+        numbers = count(1)
+        for key, rack_count in counts_by_rack.items():
             model_rack = planned_values[key]
-            for number in range(1, count + 1):
+            for number in range(1, rack_count + 1):
+                # A label has no spaces and no dots, unlike a name.
+                label = f"{parse_address(key).name}-like-{next(numbers)}"
                 name = f"{model_rack['name']}-like-{number}"
                 arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
                 lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
                 lines.append(f"  machine_count = {model_rack['machine_count']}")
                 body = "\n".join(lines)
-                yield f'resource "nexus_rack" {quote_string(name)} {{\n{body}\n}}\n'
+                yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
 
     def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
         """Return the new texts of files, and changes without a literal value to edit."""
