@@ -84,7 +84,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
         return containers
     # The larger of actual and allocated resources. Without status.resources the scheduler reads the spec alone.
     allocated_by_name = {
-        container_status.get("name"): _merge_larger_amounts(
+        get_text(container_status, "name"): _merge_larger_amounts(
             get_mapping(container_status, "resources", "requests"), get_mapping(container_status, "allocatedResources")
         )
         for container_status in statuses
@@ -94,16 +94,15 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     is_infeasible = _find_condition(status, "PodResizePending").get("reason") == "Infeasible"
     changed_containers = []
     for container in containers:
-        amounts = None
-        if isinstance(container, dict) and (section == "containers" or container.get("restartPolicy") == "Always"):
-            amounts = allocated_by_name.get(container.get("name"))
-        if not amounts:
+        is_running = section == "containers" or get_text(container, "restartPolicy") == "Always"
+        amounts = allocated_by_name.get(get_text(container, "name"))
+        if not is_running or not amounts:
             changed_containers.append(container)
             continue
         resources = get_mapping(container, "resources")
         if not is_infeasible:
             amounts = _merge_larger_amounts(get_mapping(resources, "requests"), amounts)
-        changed_containers.append({**container, "resources": {**resources, "requests": amounts}})
+        changed_containers.append({**get_mapping(container), "resources": {**resources, "requests": amounts}})
     return changed_containers
 
 

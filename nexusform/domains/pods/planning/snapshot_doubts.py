@@ -139,10 +139,11 @@ def find_pods_in_doubt(
     for outcome in outcomes:
         key, workload = outcome.key, workloads.get(outcome.workload)
         count = counts[outcome.workload]
-        if workload is not None and count and workload.configured_replicas not in (None, count):
-            doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
-        if workload is not None and workload.has_orphans:
-            doubts[key] = PodDoubt(ORPHANS)
+        if workload is not None:
+            if count and workload.configured_replicas not in (None, count):
+                doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
+            if workload.has_orphans:
+                doubts[key] = PodDoubt(ORPHANS)
         if outcome.feasible_nodes is None:
             continue
         for doubt in dump_doubts:

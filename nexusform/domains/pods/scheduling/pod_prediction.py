@@ -32,6 +32,7 @@ from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.template_rollout import (
+    NONE_STUCK,
     DaemonRollout,
     TemplateRollout,
     build_waiting_verdict,
@@ -370,7 +371,7 @@ class PodPredictor:
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods kept until all others of an ordered workload ran."""
-        if find_stuck_number(progress) is not None:
+        if find_stuck_number(progress) < NONE_STUCK:
             return
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
@@ -388,7 +389,7 @@ class PodPredictor:
             pods.sort(key=lambda pod: positions[pod.number])
         for pod in pods:
             yield workload.key
-            if stuck_number is not None and pod.number > stuck_number and not blocking_pod:
+            if pod.number > stuck_number and not blocking_pod:
                 blocking_pod = workload.format_pod_name(stuck_number)
             if blocking_pod and not pod.was_pending:
                 verdict = build_waiting_verdict(blocking_pod)
@@ -590,7 +591,7 @@ class PodPredictor:
         stuck_number = find_stuck_number(progress)
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
-            is_waiting = is_blocked or (stuck_number is not None and number > stuck_number)
+            is_waiting = is_blocked or number > stuck_number
             if is_waiting and not pod_by_number[number].was_pending:
                 continue
             verdict = self._place_pod(progress, pod_by_number[number])

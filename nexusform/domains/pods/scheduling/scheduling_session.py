@@ -155,13 +155,12 @@ class SchedulingSession:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
-        limit = self._attached_volumes.compute_need(spec, number)
+        limits = self._attached_volumes.compute_needs(spec, number)
         devices = self.claimed_devices.compute_need(spec)
-        limits = () if limit is None else (limit,)
         scheduler = self.get_scheduler(spec, (*volume_needs, *limits, *devices.needs))
         scheduler.device_doubt = devices.doubt
         # Evictions may detach volumes of a node.
-        can_detach = limit is not None and self._can_evict(spec)
+        can_detach = bool(limits) and self._can_evict(spec)
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
         return scheduler
 

@@ -8,6 +8,7 @@ template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewR
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from sys import maxsize
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -41,6 +42,7 @@ from nexusform.kubernetes.quantity import compute_amount_of_total
 # Label with the template hash of a Deployment's pods, and a value of no template.
 TEMPLATE_KEY: Final = "pod-template-hash"
 _OTHER_HASH: Final = "another"
+NONE_STUCK: Final = maxsize
 
 
 class RolloutState(Struct):
@@ -523,12 +525,12 @@ def must_wait_to_scale_in(
     return len(running_numbers) < workload.replicas
 
 
-def find_stuck_number(progress: WorkloadProgress) -> int | None:
-    """Return the lowest ordinal of an ordered workload's unready pods; None if all are."""
+def find_stuck_number(progress: WorkloadProgress) -> int:
+    """Return the lowest ordinal of an ordered workload's unready pods; NONE_STUCK, above all, if there is none."""
     if not progress.workload.is_ordered:
-        return None
+        return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)
-    return min((pod.number for pod in pods if pod.is_stuck), default=None)
+    return min((pod.number for pod in pods if pod.is_stuck), default=NONE_STUCK)
 
 
 def must_keep_former_template(workload: Workload, pod: ExistingPod) -> bool:
@@ -546,11 +548,8 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
-    stuck_number = find_stuck_number(progress)
-    stuck_numbers = [stuck_number] if stuck_number is not None else []
-    first = min([*waiting_numbers, *(pod.number for pod in progress.failed_pods), *stuck_numbers], default=None)
-    if first is None:
-        return
+    failed_numbers = [pod.number for pod in progress.failed_pods]
+    first = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
     deferred_pods = [
         pod
         for pod in progress.pods_to_place
