@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
 from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
@@ -133,8 +133,8 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         name=manifest.name,
         driver=get_text(spec, "driver"),
         pool=get_text(pool, "name"),
-        generation=_get_integer(pool, "generation", 0),
-        slice_count=_get_integer(pool, "resourceSliceCount", 1),
+        generation=get_integer(pool, "generation", 0),
+        slice_count=get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
         terms=_parse_slice_nodes(manifest, spec),
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
@@ -190,11 +190,6 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
         return None
     terms = list_mappings(fields, "nodeSelector", "nodeSelectorTerms")
     return tuple(parse_node_term(Fields(manifest, [], dict(term))) for term in terms)
-
-
-def _get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
-    value = fields.get(key)
-    return value if isinstance(value, int) else default
 
 
 def parse_device_claims(
@@ -296,7 +291,7 @@ class _DeviceClaimReader:
         return DeviceSubRequest(
             name=full_name.rpartition("/")[2],
             selectors=selectors,
-            count=ALL_DEVICES if mode == "All" else _get_integer(fields, "count", 1),
+            count=ALL_DEVICES if mode == "All" else get_integer(fields, "count", 1),
             has_admin_access=fields.get("adminAccess") is True,
             tolerations=tuple(
                 Toleration(
@@ -312,7 +307,7 @@ class _DeviceClaimReader:
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
-            expression = str(get_value_at_path(selector, "cel", "expression") or "")
+            expression = get_text(selector, "cel", "expression")
             problem = find_selector_problem(expression)
             if problem:
                 self.problems.append(f'selector "{expression.strip()}": {problem}')

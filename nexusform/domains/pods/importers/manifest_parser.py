@@ -309,6 +309,12 @@ def format_scalar(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
+    """Return the integer under a key; a default for any other value."""
+    value = fields.get(key)
+    return value if isinstance(value, int) else default
+
+
 def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
     # Unknown kinds without a namespace are treated as cluster-scoped.
     if kind in _CLUSTER_SCOPED:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
@@ -46,12 +46,12 @@ class LimitRangeBounds(Struct, frozen=True):
 
 class AdmissionRules(Struct, frozen=True):
     """Objects of a cluster that change its pods. `runtimes` by name, `defaults` by namespace, `networks` by
-    namespace and name: the resource required by each, None if there is none. `bounds` by namespace.
+    namespace and name: the resource required by each, "" if there is none. `bounds` by namespace.
     """
 
     runtimes: Mapping[str, Manifest] = field(default_factory=dict)
     defaults: Mapping[str, LimitRangeDefaults] = field(default_factory=dict)
-    networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    networks: Mapping[tuple[str, str], str] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[LimitRangeBounds]] = field(default_factory=dict)
 
 
@@ -59,7 +59,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
     """Return the admission rules of a cluster with these objects."""
     runtimes: dict[str, Manifest] = {}
     defaults: dict[str, LimitRangeDefaults] = {}
-    networks: dict[tuple[str, str], str | None] = {}
+    networks: dict[tuple[str, str], str] = {}
     bounds: dict[str, list[LimitRangeBounds]] = {}
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -71,7 +71,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 defaults[namespace] = _add_limit_range(manifest, earlier_defaults, bounds.setdefault(namespace, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
-                resource = annotations.get_text(_NETWORK_RESOURCE) or None
+                resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
     return AdmissionRules(runtimes, defaults, networks, bounds)
@@ -188,8 +188,7 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
         if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget"):
             spec = _create_unreported_fields(manifest).get_mapping("spec")
             selector = parse_selector(spec, "selector")
-            amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
-            minimum, maximum = ["" if amount is None else str(amount) for amount in amounts]
+            minimum, maximum = (format_scalar(spec.data.get(name)) for name in ("minAvailable", "maxUnavailable"))
             if selector is not None:
                 evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
                 names = (manifest.namespace, manifest.name)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from nexusform.domains.pods.importers.manifest_parser import get_integer
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.quantity import read_quantity_or_zero
 
@@ -23,7 +24,6 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
-    restart_counts = [item.get("restartCount") for item in statuses]
     is_ready = ready.get("status", "True") == "True"
     condition: dict[str, Any] = {
         "name": metadata.get("name"),
@@ -31,7 +31,7 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "phase": status.get("phase"),
         "creation_time": parse_time(metadata.get("creationTimestamp")),
         "ready_time": parse_time(ready.get("lastTransitionTime")) if is_ready else 0,
-        "restarts": max((count for count in restart_counts if isinstance(count, int)), default=0),
+        "restarts": max((get_integer(item, "restartCount", 0) for item in statuses), default=0),
         "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
     }
     if not is_ready:

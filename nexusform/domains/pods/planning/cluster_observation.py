@@ -16,7 +16,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.scheduling import profile
@@ -354,15 +354,13 @@ def _apply_budget_status(
 ) -> PodDisruptionBudget:
     """Return one budget with its observed status, unless the plan changes its amounts."""
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
-    amounts = [str(spec.get(name, "")) for name in ("minAvailable", "maxUnavailable")]
+    amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")
     if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
         return budget
     healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
-    expected_count = status.get("expectedPods")
-    pods = expected_count if isinstance(expected_count, int) else healthy_count
-    amounts_of_pods = [status.get(name) for name in ("currentHealthy", "desiredHealthy")]
-    current, desired = [amount if isinstance(amount, int) else 0 for amount in amounts_of_pods]
+    pods = get_integer(status, "expectedPods", healthy_count)
+    current, desired = get_integer(status, "currentHealthy", 0), get_integer(status, "desiredHealthy", 0)
     return replace(
         budget,
         withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -57,7 +57,7 @@ def list_prior_pods(
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
     current_objects.sort(key=lambda item: item[1].creation)
-    hub_objects: tuple[Manifest, ...] | None = None
+    collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
     for address, current in current_objects:
         workloads = current.attributes.get("workloads")
         resource_type = registries.resource_types.get(address.type)
@@ -68,12 +68,11 @@ def list_prior_pods(
             yield PriorPods(str(address), cluster_id, workloads, _parse_body(current.attributes))
         elif resource_type.list_applied_objects is not None:
             recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)
-            if recorded_manifests is None and hub_objects is None:
-                hub_objects = _collect_hub_objects(instances, registries)
             for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
                 # An imported placement records nothing about its members: they have the objects of the hub.
-                manifests = hub_objects or ()
-                if recorded_manifests is not None:
+                if recorded_manifests is None:
+                    manifests = collect_hub_objects()
+                else:
                     manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
                 member_workloads = get_mapping(workloads, member)
                 if not member_workloads and not manifests:
@@ -161,7 +160,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
             waiting.append(block)
         else:
             batches.append([block])
-    for batch in [*batches, waiting] if waiting else batches:
+    for batch in filter(None, [*batches, waiting]):
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:

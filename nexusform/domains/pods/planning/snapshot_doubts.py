@@ -65,7 +65,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         detail = "The files list no pods, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
     observed = snapshot.observation_time
-    age = int(datetime.fromisoformat(now).timestamp()) - observed if now and observed else 0
+    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0
     if age > _HOUR:
         time = datetime.fromtimestamp(observed, UTC)
         detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."

@@ -52,7 +52,7 @@ def explain(
             evaluations.append(_build_node_verdicts(scheduler))
 
     run_prediction(cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods)
-    return evaluations[-1] if evaluations else ()
+    return next(reversed(evaluations), ())
 
 
 def run_prediction(

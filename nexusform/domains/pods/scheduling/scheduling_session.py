@@ -302,7 +302,7 @@ class SchedulingSession:
         rejection_text = find_kubelet_rejection(
             spec, self.cache.nodes[node_index], self.cache.usage[node_index]
         ) or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(spec.node_name, rejection_text, is_certain, 0 if rejection_text else 1)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""

@@ -99,13 +99,13 @@ class SpreadCounter(DomainCounter):
 
 class TopologyCounts:
     """All counters of one pod spec over the scheduler cache. `incoming_spec` is the spec of a new pod as read
-    by the scheduler, if it differs from that of existing pods.
+    by the scheduler; it may differ from that of existing pods.
     """
 
-    def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec | None = None) -> None:
+    def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
         self.cache = cache
         self.group = group
-        self.incoming_spec = spec = group.spec if incoming_spec is None else incoming_spec
+        self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
         self.affinity = [self._create_counter(term) for term in spec.affinity]
@@ -255,7 +255,7 @@ class TopologyCounts:
         """Whether existing pods can make a node infeasible, apart from its usage."""
         spec = self.group.spec
         counters = (self.affinity, self.anti_affinity, self.existing_anti_affinity, self.hard_spread)
-        return any(counters) or bool(spec.exclusive_claims)
+        return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""

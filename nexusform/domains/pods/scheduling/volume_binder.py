@@ -70,7 +70,7 @@ class VolumeBinder:
         for pod in pods:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
-                node = self._by_name.get(pod.node) or Node(pod.node, {HOSTNAME: pod.node})
+                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
