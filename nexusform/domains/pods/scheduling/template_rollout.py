@@ -354,13 +354,14 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        removed_pods = [
-            pod for pod in state.removed_pods if pod.number not in state.new_verdicts and pod.number in old_nodes
-        ]
+        # Numbers without a new pod; those of pods without a node that were deleted meanwhile.
+        removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
+        deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
+        removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
         removed_pods += [
             self._build_pending_pod(pod)
             for pod in pending_pods.values()
-            if pod.was_pending and pod.number not in state.pending_specs and pod.number not in state.new_verdicts
+            if pod.was_pending and pod.number in deleted_numbers
         ]
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts
@@ -376,16 +377,13 @@ class TemplateRollout:
         progress, first = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
+        replaced_numbers = old_nodes.keys() | pending_pods.keys()
         final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
             if number in verdicts:
                 final_verdicts[number] = verdict
                 continue
-            trigger = (
-                pod_outcomes.TEMPLATE_CHANGED
-                if number in old_nodes or number in pending_pods
-                else progress.creation_trigger
-            )
+            trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
             new_pod = PodToPlace(number, "", old_nodes.get(number, ""), trigger)
             if number in kept_numbers:
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first, 1)[0], trigger=trigger)
