@@ -5,10 +5,10 @@ planned again. Nothing is applied, locked or recorded. Literal values can be wri
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -92,9 +92,8 @@ class PlanExploration:
             if path is not None:
                 key = f"{table.address}:{table.pool}"
                 self._count_paths[key] = (table.address, path)
-                self._pools[key] = PoolCountControl(
-                    key, table.cluster, table.pool, table.vm_sku_name, table.total_count
-                )
+                names = (table.cluster, table.pool, table.vm_sku_name)
+                self._pools[key] = PoolCountControl(key, *names, table.total_count)
         self._racks = dict(_list_adjustable_racks(self.base, self.project))
 
     @property
@@ -120,8 +119,7 @@ class PlanExploration:
         self._check_request(request)
         configuration = self.configuration
         if request.added:
-            text = "".join(self._render_added_racks(request.added))
-            extra_files = [SourceFile("explored.nf.hcl", text)]
+            extra_files = [SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))]
             extended, diagnostics = load_project_configuration(self.project.context, extra_files)
             errors = select_errors(diagnostics)
             if errors:
@@ -151,13 +149,9 @@ class PlanExploration:
 
     def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
         """Return the plan of a changed configuration, without reading providers."""
-        options = PlanOptions(refresh=False, samples=0)
+        request = self._run.build_request(PlanOptions(refresh=False, samples=0))
         request = replace(
-            self._run.build_request(options),
-            configuration=configuration,
-            adjustments=tuple(adjustments),
-            includes_remedies=False,
-            lint=False,
+            request, configuration=configuration, adjustments=tuple(adjustments), includes_remedies=False, lint=False
         )
         return add_site_capacity(make_plan(request), self.project.registries).plan
 
@@ -181,18 +175,14 @@ class PlanExploration:
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the configuration of racks like existing ones."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        numbers = count(1)
-        for key, rack_count in counts_by_rack.items():
+        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):
             model_rack = planned_values[key]
-            for number in range(1, rack_count + 1):
-                # A label has no spaces and no dots, unlike a name.
-                label = f"{parse_address(key).name}-like-{next(numbers)}"
-                name = f"{model_rack['name']}-like-{number}"
-                arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
-                lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
-                lines.append(f"  machine_count = {model_rack['machine_count']}")
-                body = "\n".join(lines)
-                yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
+            # A label has no spaces and no dots, unlike a name.
+            label, name = f"{parse_address(key).name}-like-{number}", f"{model_rack['name']}-like-{number}"
+            arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
+            lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
+            body = "\n".join([*lines, f"  machine_count = {model_rack['machine_count']}"])
+            yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
 
     def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
         """Return the new texts of files, and changes without a literal value to edit."""
@@ -206,7 +196,7 @@ class PlanExploration:
         for adjustment in self._list_requested_adjustments(request):
             edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
             if edit is None:
-                path = ".".join(str(step) for step in adjustment.path)
+                path = ".".join(map(str, adjustment.path))
                 unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
             elif edit.before != edit.after:
                 edits.append(edit)
@@ -256,6 +246,8 @@ def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[tuple[str, 
         if rack is None or project.registries.get_kind(change.address.type) is not PlanningKind.RACK:
             continue
         key = str(change.address)
-        planned = rack.get("status") == "planned"
         site, name, machines = str(rack["site_id"]), str(rack["name"]), int(rack["machine_count"])
-        yield key, RackStateControl(key=key, site=site, name=name, machines=machines, planned=planned)
+        yield (
+            key,
+            RackStateControl(key=key, site=site, name=name, machines=machines, planned=rack.get("status") == "planned"),
+        )

@@ -328,14 +328,12 @@ class PodPredictor:
         progress.has_started = True
         progress.pods_to_place.sort()
         progress.placeable_range = self._compute_running_range(progress)
-
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
         rollout.start()
         verdicts = yield from self._place_pods(progress)
         self._recreate_evicted()
         if all(verdict.node for verdict in verdicts.values()):
             self._remove_deferred_pods(progress)
-
         if progress.is_daemon:
             verdicts |= DaemonRollout(self.session, progress, self.nodes, verdicts).replace_pods()
             self._recreate_evicted()
