@@ -5,13 +5,12 @@ other strands vCPUs or memory.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
 
 ID: Final = "sku-mismatch"
@@ -27,25 +26,23 @@ def check(facts: LintInput) -> list[Diagnostic]:
             continue
         # In a plan, a SKU that no machine lists is already an error.
         unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
+        hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
         if not unlisted_machines:
             detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
-        elif len(unlisted_machines) == len(machines) and site.simulate is not None:
-            detail = ""
+        elif len(unlisted_machines) < len(machines):
+            verb = select_word_form(len(unlisted_machines), "does not", "do not")
+            detail = (
+                f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of "
+                f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot run its VMs. "
+                "Choose a SKU that all of them list, or zones with one kind of hardware."
+            )
+        elif site.simulate is None:
+            detail = (
+                f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
+                f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The pool will not fit."
+            )
         else:
-            hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
-            if len(unlisted_machines) == len(machines):
-                detail = (
-                    f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
-                    f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The pool will not "
-                    f"fit."
-                )
-            else:
-                verb = "does not" if len(unlisted_machines) == 1 else "do not"
-                detail = (
-                    f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of "
-                    f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot run its VMs. "
-                    "Choose a SKU that all of them list, or zones with one kind of hardware."
-                )
+            continue
         if detail:
             summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
             findings.append(build_finding(ID, detail, pool, summary=summary))
@@ -58,11 +55,10 @@ def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
 
 def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
     """Format a SKU that another of its type and size beats on all hardware; "" otherwise."""
-    kinds = Counter((m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku) for m in machines)
+    kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}
     better: dict[str, tuple[VmSku, int, float]] = {}
     for cpus, memory, machine_sku in sorted(kinds, key=str):
-        same_hardware = next(m for m in machines if m.machine_sku == machine_sku and m.cpus_per_cell == cpus)
-        best = _find_better_fitting_sku(pool.sku, same_hardware, skus)
+        best = _find_better_fitting_sku(pool.sku, kinds[cpus, memory, machine_sku], skus)
         if best is None:
             return ""
         better[machine_sku or f"{cpus} vCPUs and {memory} GiB per cell"] = (best, cpus, memory)
@@ -87,10 +83,6 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
     if not sku.kind:
         return None
     key = (sku.kind, sku.memory_gib, sku.numa_cells)
-    similar_skus = [
-        candidate for candidate in skus if (candidate.kind, candidate.memory_gib, candidate.numa_cells) == key
-    ]
-    fitting = [candidate for candidate in similar_skus if _has_cell_for(machine, candidate)]
 
     def compute_distance(candidate: VmSku) -> float:
         # |vCPUs / GiB of the VM - vCPUs / GiB of the cell|, without fractions: memory is equal.
@@ -98,8 +90,14 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
             candidate.cpus_in_cell * machine.memory_gib_per_cell - machine.cpus_per_cell * candidate.memory_in_cell
         )
 
-    best = min(fitting, key=lambda candidate: (compute_distance(candidate), candidate.name), default=None)
-    return best if best is not None and compute_distance(best) < compute_distance(sku) else None
+    better = [
+        candidate
+        for candidate in skus
+        if (candidate.kind, candidate.memory_gib, candidate.numa_cells) == key
+        and _has_cell_for(machine, candidate)
+        and compute_distance(candidate) < compute_distance(sku)
+    ]
+    return min(better, key=lambda candidate: (compute_distance(candidate), candidate.name), default=None)
 
 
 def _has_cell_for(machine: Machine, sku: VmSku) -> bool:

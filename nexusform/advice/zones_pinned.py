@@ -23,7 +23,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
     current_results: dict[str, SimulationResult] = {}
     for pool in facts.pools:
         site = facts.get_site(pool)
-        if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool, site):
+        if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
             continue
         cost = _UNMEASURED
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
@@ -59,15 +59,15 @@ class _ZonePinCost(Struct, frozen=True):
 _UNMEASURED: Final = _ZonePinCost("", "pinned to few racks")
 
 
-def _is_spread_by_zones(pool: LintPool, site: LintSite) -> bool:
+def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bool:
     """Return whether the two or three VMs of the pool are on non-adjacent racks or several zones."""
-    if pool.count not in {2, 3}:
+    if count not in {2, 3}:
         return False
-    racks = site.list_racks(pool.zones)
+    racks = site.list_racks(zones)
     if racks:
         positions = [site.racks.index(rack) for rack in racks]
         return len(racks) > 1 and all(b - a > 1 for a, b in pairwise(positions))
-    return len(pool.zones or ()) > 1
+    return len(zones) > 1
 
 
 def _format_reason(pool: LintPool, site: LintSite) -> str:

@@ -20,7 +20,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         machine_count, all_machines = len(site.list_schedulable(pool.zones)), len(site.list_schedulable(None))
         if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
             continue
-        wider_zones = _find_wider_zones(pool, site)
+        wider_zones = _find_wider_zones(pool.count, pool.zones, site)
         wider_count = len(site.list_schedulable(frozenset(wider_zones)))
         machine_text, zones = (format_count(machine_count, "machine"), format_list(sorted(pool.zones), MAXIMUM_ITEMS))
         detail = (
@@ -35,13 +35,13 @@ def check(facts: LintInput) -> list[Diagnostic]:
     return findings
 
 
-def _find_wider_zones(pool: LintPool, site: LintSite) -> list[str]:
-    """Return the fewest zones, including those of the pool, with a machine for every VM (or all)."""
-    selected = set(pool.zones or ())
+def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list[str]:
+    """Return the fewest zones, including these, with a machine for every VM (or all)."""
+    selected = set(zones)
     sizes = Counter(m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected)
     machine_count = len(site.list_schedulable(frozenset(selected)))
     for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
-        if machine_count >= pool.count:
+        if machine_count >= count:
             break
         selected.add(zone)
         machine_count += size
@@ -56,10 +56,7 @@ def _format_gain(pool: LintPool, site: LintSite, wider_zones: list[str], machine
         after = site.simulate(pools)
         shared = after.shared.get(pool.owner, 0)
         shared_text = f"{format_count(shared, 'machine runs', 'machines run')} two or more" if shared else "none does"
-        unplaced_text = (
-            ""
-            if not after.unplaced_count
-            else f" {format_count(after.unplaced_count, 'VM')} of the site would not fit."
-        )
+        unplaced = after.unplaced_count
+        unplaced_text = f" {format_count(unplaced, 'VM')} of the site would not fit." if unplaced else ""
         return f"With {zones}, {shared_text} ({pool.cluster} as a whole).{unplaced_text}"
     return f"{zones} has {machine_count}."

@@ -496,8 +496,7 @@ class PluginRegistries(Struct, frozen=True):
 
     def get_kind(self, type_name: str) -> PlanningKind:
         """Return the planning kind of a type; OTHER for an unknown type."""
-        resource_type = self.resource_types.get(type_name)
-        return resource_type.kind if resource_type is not None else PlanningKind.OTHER
+        return self.resource_types[type_name].kind if type_name in self.resource_types else PlanningKind.OTHER
 
     @property
     def schemas(self) -> Mapping[Mode, Mapping[str, BlockSchema]]:

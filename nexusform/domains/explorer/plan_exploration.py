@@ -5,6 +5,7 @@ planned again. Nothing is applied, locked or recorded. Literal values can be wri
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.literal_edits import TextEdit, apply_literal_edits, build_literal_edit
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.files.regular_files import write_file_atomically
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path as ValuePath
@@ -91,9 +92,8 @@ class PlanExploration:
             if path is not None:
                 key = f"{table.address}:{table.pool}"
                 self._count_paths[key] = (table.address, path)
-                self._pools[key] = PoolCountControl(
-                    key, table.cluster, table.pool, table.vm_sku_name, table.total_count
-                )
+                names = (table.cluster, table.pool, table.vm_sku_name)
+                self._pools[key] = PoolCountControl(key, *names, table.total_count)
         self._racks = dict(_list_adjustable_racks(self.base, self.project))
 
     @property
@@ -119,9 +119,12 @@ class PlanExploration:
         self._check_request(request)
         configuration = self.configuration
         if request.added:
-            text = "".join(self._render_added_racks(request.added))
-            extra_files = [SourceFile("explored.nf.hcl", text)]
-            configuration = load_project_configuration(self.project.context, extra_files)[0] or configuration
+            extra_files = [SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))]
+            extended, diagnostics = load_project_configuration(self.project.context, extra_files)
+            errors = select_errors(diagnostics)
+            if errors:
+                raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
+            configuration = extended or configuration
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
@@ -146,13 +149,9 @@ class PlanExploration:
 
     def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
         """Return the plan of a changed configuration, without reading providers."""
-        options = PlanOptions(refresh=False, samples=0)
+        request = self._run.build_request(PlanOptions(refresh=False, samples=0))
         request = replace(
-            self._run.build_request(options),
-            configuration=configuration,
-            adjustments=tuple(adjustments),
-            includes_remedies=False,
-            lint=False,
+            request, configuration=configuration, adjustments=tuple(adjustments), includes_remedies=False, lint=False
         )
         return add_site_capacity(make_plan(request), self.project.registries).plan
 
@@ -176,15 +175,14 @@ class PlanExploration:
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the configuration of racks like existing ones."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        for key, count in counts_by_rack.items():
+        for number, key in enumerate(Counter(counts_by_rack).elements(), 1):
             model_rack = planned_values[key]
-            for number in range(1, count + 1):
-                name = f"{model_rack['name']}-like-{number}"
-                arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
-                lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
-                lines.append(f"  machine_count = {model_rack['machine_count']}")
-                body = "\n".join(lines)
-                yield f'resource "nexus_rack" {quote_string(name)} {{\n{body}\n}}\n'
+            # A label has no spaces and no dots, unlike a name.
+            label, name = f"{parse_address(key).name}-like-{number}", f"{model_rack['name']}-like-{number}"
+            arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
+            lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
+            body = "\n".join([*lines, f"  machine_count = {model_rack['machine_count']}"])
+            yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
 
     def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
         """Return the new texts of files, and changes without a literal value to edit."""
@@ -198,7 +196,7 @@ class PlanExploration:
         for adjustment in self._list_requested_adjustments(request):
             edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
             if edit is None:
-                path = ".".join(str(step) for step in adjustment.path)
+                path = ".".join(map(str, adjustment.path))
                 unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
             elif edit.before != edit.after:
                 edits.append(edit)
@@ -248,6 +246,8 @@ def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[tuple[str, 
         if rack is None or project.registries.get_kind(change.address.type) is not PlanningKind.RACK:
             continue
         key = str(change.address)
-        planned = rack.get("status") == "planned"
         site, name, machines = str(rack["site_id"]), str(rack["name"]), int(rack["machine_count"])
-        yield key, RackStateControl(key=key, site=site, name=name, machines=machines, planned=planned)
+        yield (
+            key,
+            RackStateControl(key=key, site=site, name=name, machines=machines, planned=rack.get("status") == "planned"),
+        )

@@ -100,6 +100,24 @@ def test_requests_are_planned_on_current_placement(exploration: PlanExploration)
     assert Path("main.nf.hcl").read_text() == MAIN
 
 
+def test_added_racks_are_planned_or_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taken = MAIN.replace('"right"', '"left-like-1"')
+    Path("main.nf.hcl").write_text(
+        taken.replace("machine_count = 4 # as bought", 'name = "Rack 1.2"\n machine_count = 4')
+    )
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    capfd.readouterr()
+    with open_exploration(CommandContext()) as (exploration, _, _):
+        assert exploration is not None
+        plan = exploration.plan_request(ExplorationRequest(added={"nexus_rack.left-like-1": 1}))
+        assert "Rack 1.2-like-1" in [change.after and change.after.get("name") for change in plan.changes]
+        with pytest.raises(ExplorationRequestError, match="racks cannot be added"):
+            exploration.plan_request(ExplorationRequest(added={"nexus_rack.left": 1}))
+
+
 @pytest.mark.parametrize(
     "wish",
     [

@@ -18,7 +18,7 @@ _LAST_PORT: Final = 65_535
 class ExploreArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `explore`."""
 
-    port: int | None = declare_number("Use this local port (default: a free one)", default=None)
+    port: int = declare_number("Use this local port (default: a free one)", default=0)
     open: bool = declare_switch_flag("Do not open a browser", default=True)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
@@ -32,7 +32,7 @@ def explore(arguments: ExploreArguments) -> int:
     Every change is planned on the recorded state, without a lock. Nothing is applied. Literal
     values can be written back to the files after a diff. Press Ctrl-C to end.
     """
-    if not 0 <= (arguments.port or 0) <= _LAST_PORT:
+    if not 0 <= arguments.port <= _LAST_PORT:
         raise click.UsageError(f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port.")
     from nexusform.domains.explorer.plan_exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
@@ -43,7 +43,7 @@ def explore(arguments: ExploreArguments) -> int:
         if exploration is None:
             return 1
         try:
-            server = ExplorerServer(exploration, arguments.port or 0)
+            server = ExplorerServer(exploration, arguments.port)
         except OSError as problem:
             screen.print_error(f"Error: port {arguments.port} cannot be used: {problem.strerror}.")
             return 1

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
 from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
@@ -119,8 +119,11 @@ def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, .
 
 def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
     """Return the allocated claims among these (`namespace/name`) with their devices."""
-    uses = ((name, _list_allocated_devices(objects.claims[name].body)) for name in names if name in objects.claims)
-    return tuple((name, claim_uses) for name, claim_uses in uses if claim_uses is not None)
+    return tuple(
+        (name, uses)
+        for name in names
+        if name in objects.claims and (uses := _list_allocated_devices(objects.claims[name].body)) is not None
+    )
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
@@ -130,8 +133,8 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         name=manifest.name,
         driver=get_text(spec, "driver"),
         pool=get_text(pool, "name"),
-        generation=_get_integer(pool, "generation", 0),
-        slice_count=_get_integer(pool, "resourceSliceCount", 1),
+        generation=get_integer(pool, "generation", 0),
+        slice_count=get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
         terms=_parse_slice_nodes(manifest, spec),
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
@@ -168,10 +171,8 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
 
 
 def _parse_attribute(value: Any) -> Attribute | None:
-    for kind in _ATTRIBUTE_KINDS:
-        if isinstance(value, dict) and isinstance(value.get(kind), (str, int)):
-            return kind, value[kind]
-    return None
+    fields = get_mapping(value)
+    return next(((kind, fields[kind]) for kind in _ATTRIBUTE_KINDS if isinstance(fields.get(kind), (str, int))), None)
 
 
 def _parse_amount(value: Any) -> int:
@@ -189,11 +190,6 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
         return None
     terms = list_mappings(fields, "nodeSelector", "nodeSelectorTerms")
     return tuple(parse_node_term(Fields(manifest, [], dict(term))) for term in terms)
-
-
-def _get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
-    value = fields.get(key)
-    return value if isinstance(value, int) else default
 
 
 def parse_device_claims(
@@ -252,8 +248,6 @@ class _DeviceClaimReader:
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
         """Return the claim of an object or a template with this spec."""
-        if not spec:
-            return self._report_missing_object(name, "", is_own=is_own)
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
         errors: list[str] = []
@@ -297,7 +291,7 @@ class _DeviceClaimReader:
         return DeviceSubRequest(
             name=full_name.rpartition("/")[2],
             selectors=selectors,
-            count=ALL_DEVICES if mode == "All" else _get_integer(fields, "count", 1),
+            count=ALL_DEVICES if mode == "All" else get_integer(fields, "count", 1),
             has_admin_access=fields.get("adminAccess") is True,
             tolerations=tuple(
                 Toleration(
@@ -313,7 +307,7 @@ class _DeviceClaimReader:
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
-            expression = str(get_value_at_path(selector, "cel", "expression") or "")
+            expression = get_text(selector, "cel", "expression")
             problem = find_selector_problem(expression)
             if problem:
                 self.problems.append(f'selector "{expression.strip()}": {problem}')

@@ -58,4 +58,4 @@ def _read_kubectl_error(path: str, context: ReadContext) -> str:
         text = context.files.read(path).decode("utf-8", "replace").strip()
     except FileProblem:
         return ""
-    return text.splitlines()[0] if text else ""
+    return next(iter(text.splitlines()), "")

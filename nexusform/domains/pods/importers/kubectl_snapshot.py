@@ -30,7 +30,7 @@ from nexusform.domains.pods.importers.live_workloads import (
     reduce_live_workload,
     select_present_fields,
 )
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
 from nexusform.domains.pods.importers.pod_conditions import (
     CONTAINERS,
     apply_allocated_requests,
@@ -275,15 +275,14 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
     images = status.get("images")
     sizes: dict[str, int] = {}
     for image in list_mappings(images):
-        size = image.get("sizeBytes")
         for name in get_list(image, "names"):
-            sizes[str(name)] = size if isinstance(size, int) else 0
+            sizes[str(name)] = get_integer(image, "sizeBytes", 0)
     return {
         "labels": get_mapping(metadata, "labels"),
         **select_present_fields(spec, ("providerID", "taints", "unschedulable")),
         **select_present_fields(status, ("capacity", "allocatable")),
         "images": sizes,
-        "version": str(get_value_at_path(status, "nodeInfo", "kubeletVersion") or ""),
+        "version": get_text(status, "nodeInfo", "kubeletVersion"),
         **{name: value for name, value in reduce_node_condition(body).items() if value},
     }
 
@@ -399,8 +398,8 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         pods=parse_amount(allocatable.get("pods")),
         images=get_mapping(body, "images"),
         version=parse_version(get_text(body, "version")),
-        ready=str(body.get("ready") or ""),
-        heartbeat=int(body.get("heartbeat") or 0),
+        ready=get_text(body, "ready"),
+        heartbeat=int(body.get("heartbeat", 0)),
     )
 
 
@@ -473,7 +472,7 @@ def _build_pod(
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
     """Return kind and name of a pod's controller: the Deployment of a ReplicaSet, else the pod."""
-    kind, name = str(body["owner"].get("kind") or "Pod"), str(body["owner"].get("name") or pod)
+    kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
     if kind == "Node":  # the kubelet's own, from a file on its node
         return "Pod", pod
     suffix = f"-{body['labels'].get('pod-template-hash')}"

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar, get_integer
 from nexusform.domains.pods.scheduling.cluster_records import (
     AlignedRequests,
     Container,
@@ -241,8 +241,7 @@ def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
     """Return the priority of the pod's class; 0, and a warning, for an undefined class."""
     name = spec.get_text("priorityClassName")
     if not name:
-        value = spec.data.get("priority")
-        return value if isinstance(value, int) else priorities.default
+        return get_integer(spec.data, "priority", priorities.default)
     if name not in priorities.by_name:
         outcome = "none of its pods are created" if priorities.is_complete else "priority 0 is assumed"
         detail = f'names the PriorityClass "{name}", but no manifest defines it: {outcome}.'

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_cross_field_checks import CHECKS, list_metadata_problems
@@ -114,7 +115,7 @@ class _SchemaValidator:
         if shape.items is None and not shape.type:
             yield from self._check_scalar(node, shape, path)
         elif not shape.kind.is_valid(data):
-            yield self._build_problem(node, f"{path or 'the object'} must be {shape.kind.value}.")
+            yield self._build_problem(node, f"{path} must be {shape.kind.value}.")
         elif shape.type:
             count_before = self._unknown_key_count
             yield from self._check_fields(node, shape.type, path)
@@ -158,7 +159,7 @@ class _SchemaValidator:
         fields = _get_fields(type_name)
         set_keys: set[str] = set()
         for key, field_node in node.list_fields():
-            inner_path = f"{path}.{key}" if path else key
+            inner_path = join_texts((path, key), ".")
             if key not in fields:
                 known_text = f" Known here: {', '.join(fields)}." if len(fields) <= _MAX_LISTED_FIELDS else ""
                 hint = suggest_name(key, fields) or known_text
@@ -173,9 +174,8 @@ class _SchemaValidator:
                 set_keys.add(key)
         for key, rule in parse_field_rules().get(type_name, {}).items():
             if rule.is_required and key not in set_keys:
-                yield self._build_missing_field_warning(
-                    node.get_node(key), f"{path}.{key} is missing." if path else f"{key} is missing."
-                )
+                detail = f"{join_texts((path, key), '.')} is missing."
+                yield self._build_missing_field_warning(node.get_node(key), detail)
 
     def _check_scalar(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
         """Check a value other than a mapping or list; leniently, an unquoted text is accepted."""
@@ -347,7 +347,7 @@ _CRON_FIELDS: Final = 5
 
 
 def _get_first_problem(problems: tuple[str, ...]) -> str:
-    return problems[0] if problems else ""
+    return next(iter(problems), "")
 
 
 def _check_port_name(value: Any) -> str:

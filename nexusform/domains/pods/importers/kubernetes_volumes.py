@@ -23,7 +23,7 @@ from nexusform.domains.pods.importers.csi_objects import (
     find_volume_driver,
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
 from nexusform.domains.pods.scheduling.cluster_records import (
     AttachLimits,
     Claim,
@@ -146,9 +146,8 @@ def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bo
 
 def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimTemplateOrdinals]:
     spec = _get_silent_fields(stateful, "spec")
-    first_ordinal, replicas = spec.get_mapping("ordinals").data.get("start"), spec.data.get("replicas")
-    first_ordinal = first_ordinal if isinstance(first_ordinal, int) else 0
-    ordinals = range(first_ordinal, first_ordinal + (replicas if isinstance(replicas, int) else 1))
+    first_ordinal = get_integer(spec.get_mapping("ordinals").data, "start", 0)
+    ordinals = range(first_ordinal, first_ordinal + get_integer(spec.data, "replicas", 1))
     claims: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
     for template in spec.list_mappings("volumeClaimTemplates"):
         name = f"{template.get_mapping('metadata').get_text('name')}-{stateful.name}"
@@ -293,9 +292,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
-    if template is None or not ordinal.isdecimal() or int(ordinal) not in template.ordinals:
-        return None
-    return template.claim
+    return template.claim if template is not None and ordinal in map(str, template.ordinals) else None
 
 
 _Part = TypeVar("_Part")

@@ -41,7 +41,7 @@ from nexusform.domains.pods.importers.pod_admission import (
 )
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
-from nexusform.json_data.plain_data import get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.
@@ -83,8 +83,7 @@ def collect_workloads(
     for manifest in all_manifests:
         if (manifest.group, manifest.kind) == ("", "Service"):
             selector = get_mapping(manifest.body, "spec", "selector")
-            if selector:
-                selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
+            selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
     reader = _WorkloadReader(
         collect_priority_classes(all_manifests, is_complete=is_complete),
         collect_admission_rules(all_manifests),
@@ -128,9 +127,8 @@ def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, 
     autoscalers: dict[tuple[str, str, str], Manifest] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
-            target = get_value_at_path(manifest.body, "spec", "scaleTargetRef")
-            if isinstance(target, dict):
-                autoscalers[manifest.namespace, str(target.get("kind")), str(target.get("name"))] = manifest
+            target = get_mapping(manifest.body, "spec", "scaleTargetRef")
+            autoscalers[manifest.namespace, get_text(target, "kind"), get_text(target, "name")] = manifest
     return autoscalers
 
 
@@ -322,7 +320,7 @@ def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
 
 def _parse_replicas(spec: Fields) -> int:
     pods = spec.get_integer("replicas", 1)
-    return pods if _is_within_pod_limit(spec, "replicas", pods) else 1
+    return _limit_pods(spec, "replicas", pods)
 
 
 def _parse_parallelism(spec: Fields) -> int:
@@ -334,13 +332,15 @@ def _parse_parallelism(spec: Fields) -> int:
         spec.report("completions", "must be set when completionMode is Indexed.")
     if spec.get_flag("suspend"):
         return 0
-    return replicas if _is_within_pod_limit(spec, "parallelism", replicas) else 1
+    return _limit_pods(spec, "parallelism", replicas)
 
 
-def _is_within_pod_limit(spec: Fields, key: str, pods: int) -> bool:
-    if pods > MAX_PODS:
-        spec.report(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MAX_PODS:,} pods.")
-    return pods <= MAX_PODS
+def _limit_pods(spec: Fields, key: str, pods: int) -> int:
+    """Return a number of pods; 1, and a finding, above the maximum of one cluster."""
+    if pods <= MAX_PODS:
+        return pods
+    spec.report(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MAX_PODS:,} pods.")
+    return 1
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
@@ -421,7 +421,7 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
     percent = _PERCENT.match(_get_amount_text(fields, key, _DEFAULT_SHARE))
     if percent is None:
         fields.report(key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.')
-        return 1 if rounds_up else 0
+        return int(rounds_up)
     share = replicas * int(percent[1])
     return -(-share // 100) if rounds_up else share // 100
 
@@ -472,14 +472,14 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
     """Return an object of an old version with that version's defaults; all others unchanged."""
     spec = manifest.body.get("spec")
-    old_defaults = _OLD_VERSIONS.get((manifest.group, manifest.version))
+    version = (manifest.group, manifest.version)
     is_replication_controller = manifest.kind == "ReplicationController"
-    if not isinstance(spec, dict) or (old_defaults is None and not is_replication_controller):
+    if not isinstance(spec, dict) or (version not in _OLD_VERSIONS and not is_replication_controller):
         return manifest
-    if old_defaults is not None:
+    if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    changed_spec = {**(old_defaults or {}).get(manifest.kind, {}), **spec}
+    changed_spec = {**_OLD_VERSIONS.get(version, {}).get(manifest.kind, {}), **spec}
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
-from nexusform.json_data.plain_data import get_mapping, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 
 LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
 # Steps of a path are keys of mappings, or the identifying fields of a list's item.
@@ -96,8 +96,8 @@ def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
     """Return the number of pods left to run by a Job, None if unlimited."""
-    conditions = [(item.get("type"), item.get("status")) for item in list_mappings(status, "conditions")]
-    if ("Complete", "True") in conditions or ("Failed", "True") in conditions:
+    conditions = {(get_text(item, "type"), get_text(item, "status")) for item in list_mappings(status, "conditions")}
+    if conditions & {("Complete", "True"), ("Failed", "True")}:
         return 0
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
     if isinstance(completions, int):
@@ -249,7 +249,10 @@ def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
     if isinstance(step, str):
         mapping = get_mapping(value)
         return {**mapping, step: _set_value_at_path(mapping.get(step), tuple(rest), new_value)}
-    items = list(value) if isinstance(value, list) else []
+    items = [*get_list(value)]
     item = _find_list_item(items, step)
-    changed = _set_value_at_path(item if item is not None else dict(step), tuple(rest), new_value)
-    return [changed if each is item else each for each in items] if item is not None else [*items, changed]
+    if item is None:
+        item = dict(step)
+        items.append(item)
+    changed = _set_value_at_path(item, tuple(rest), new_value)
+    return [changed if each is item else each for each in items]

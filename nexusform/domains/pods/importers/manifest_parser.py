@@ -251,11 +251,10 @@ class _ManifestReader:
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
         """Return an object with its labels; None, and a finding, without version, kind or name."""
-        metadata = body.get("metadata")
-        if metadata is not None and not isinstance(metadata, dict):
+        if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
-        metadata = metadata or {}
+        metadata = get_mapping(body, "metadata")
         version, kind, name = body.get("apiVersion"), body.get("kind"), metadata.get("name")
         missing_keys = [
             key
@@ -271,7 +270,7 @@ class _ManifestReader:
             return None
         group, _, short = str(version).rpartition("/")
         namespace = metadata.get("namespace")
-        if namespace is not None and not isinstance(namespace, str):
+        if not isinstance(namespace, str | None):
             self._report(document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it.")
             namespace = str(namespace)
         return Manifest(
@@ -289,13 +288,10 @@ class _ManifestReader:
 
     def _parse_labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
         """Return the labels as texts; other values are reported, or converted if lenient."""
-        if labels is None:
-            return {}
-        if not isinstance(labels, dict):
+        if not isinstance(labels, dict | None):
             self._report(document.find_position("metadata", "labels"), "metadata.labels is a mapping of texts.")
-            return {}
         texts = {}
-        for key, value in labels.items():
+        for key, value in get_mapping(labels).items():
             if not isinstance(value, str):
                 position = document.find_position("metadata", "labels", key)
                 self._report(position, f'the value of label "{key}" is not a text; quote it.')
@@ -310,9 +306,13 @@ def format_scalar(value: Any) -> str:
     """Format a scalar as text: true, 1.5, "" for null."""
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
+    """Return the integer under a key; a default for any other value."""
+    value = fields.get(key)
+    return value if isinstance(value, int) else default
 
 
 def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:

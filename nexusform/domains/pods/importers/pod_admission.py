@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, format_scalar
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
@@ -46,12 +46,12 @@ class LimitRangeBounds(Struct, frozen=True):
 
 class AdmissionRules(Struct, frozen=True):
     """Objects of a cluster that change its pods. `runtimes` by name, `defaults` by namespace, `networks` by
-    namespace and name: the resource required by each, None if there is none. `bounds` by namespace.
+    namespace and name: the resource required by each, "" if there is none. `bounds` by namespace.
     """
 
     runtimes: Mapping[str, Manifest] = field(default_factory=dict)
     defaults: Mapping[str, LimitRangeDefaults] = field(default_factory=dict)
-    networks: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    networks: Mapping[tuple[str, str], str] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[LimitRangeBounds]] = field(default_factory=dict)
 
 
@@ -59,7 +59,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
     """Return the admission rules of a cluster with these objects."""
     runtimes: dict[str, Manifest] = {}
     defaults: dict[str, LimitRangeDefaults] = {}
-    networks: dict[tuple[str, str], str | None] = {}
+    networks: dict[tuple[str, str], str] = {}
     bounds: dict[str, list[LimitRangeBounds]] = {}
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -71,7 +71,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 defaults[namespace] = _add_limit_range(manifest, earlier_defaults, bounds.setdefault(namespace, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
                 annotations = _create_unreported_fields(manifest).get_mapping("metadata").get_mapping("annotations")
-                resource = annotations.get_text(_NETWORK_RESOURCE) or None
+                resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
     return AdmissionRules(runtimes, defaults, networks, bounds)
@@ -138,13 +138,14 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
     ):
         for name, bound in bounds_by_name.items():
             bound_quantity = read_quantity(bound)
-            amounts = [_read_nano(container.get_mapping("resources"), section, name) for container in containers]
+            readings = (_read_nano(container.get_mapping("resources"), section, name) for container in containers)
+            amounts = [amount for amount in readings if amount is not None]
             if bound_quantity is None:
                 continue
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
-            if None in amounts:
+            if len(amounts) < len(containers):
                 return f"{clause}. No {noun} is specified"
-            total = sum(amount for amount in amounts if amount is not None)
+            total = sum(amounts)
             is_out = total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano
             if is_out:
                 return f"{clause}, but {noun} is {total / 10**9:g}"
@@ -187,8 +188,7 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
         if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget"):
             spec = _create_unreported_fields(manifest).get_mapping("spec")
             selector = parse_selector(spec, "selector")
-            amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
-            minimum, maximum = ["" if amount is None else str(amount) for amount in amounts]
+            minimum, maximum = (format_scalar(spec.data.get(name)) for name in ("minAvailable", "maxUnavailable"))
             if selector is not None:
                 evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
                 names = (manifest.namespace, manifest.name)
@@ -253,18 +253,21 @@ def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fi
 
 
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
-    resources = container.get("resources", {}) if isinstance(container, dict) else None
-    if not isinstance(resources, dict):
+    if not _has_readable_resources(container):
         return container
+    resources = get_mapping(container, "resources")
     limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
-    if not isinstance(limits, dict) or not isinstance(requests, dict):
-        return container
     # An explicit limit becomes the request before LimitRanges apply.
     merged_requests = {**defaults.requests, **limits, **requests}
     return {
         **container,
         "resources": {**resources, "limits": {**defaults.limits, **limits}, "requests": merged_requests},
     }
+
+
+def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
+    """Return whether the resources of a container are a mapping, or absent (null, too)."""
+    return isinstance(container, dict) and isinstance(container.get("resources"), dict | None)
 
 
 def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
@@ -318,17 +321,14 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
     """Add the missing resources of the pod's networks to the requests of the first container."""
-    first_container = containers[0] if containers else None
-    if not isinstance(first_container, dict) or not isinstance(first_container.get("resources", {}), dict):
+    first_container = next(iter(containers), None)
+    if not _has_readable_resources(first_container):
         return containers
     resources = get_mapping(first_container, "resources")
-    changed_resources = dict(resources)
     added_amounts = {
         name: _sum_requested([first_container], name) + count for name, count in missing_amounts.items() if count > 0
     }
-    for section in ("requests", "limits"):
-        existing_amounts = get_mapping(resources, section)
-        if isinstance(existing_amounts, dict):
-            existing_amounts = {**existing_amounts, **added_amounts}
-        changed_resources[section] = existing_amounts
-    return [{**first_container, "resources": changed_resources}, *containers[1:]]
+    changed_amounts = {
+        section: {**get_mapping(resources, section), **added_amounts} for section in ("requests", "limits")
+    }
+    return [{**first_container, "resources": {**resources, **changed_amounts}}, *containers[1:]]

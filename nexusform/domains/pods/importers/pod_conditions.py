@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from nexusform.domains.pods.importers.manifest_parser import get_integer
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path, list_mappings
 from nexusform.kubernetes.quantity import read_quantity_or_zero
 
@@ -23,7 +24,6 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
-    restart_counts = [item.get("restartCount") for item in statuses]
     is_ready = ready.get("status", "True") == "True"
     condition: dict[str, Any] = {
         "name": metadata.get("name"),
@@ -31,16 +31,16 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "phase": status.get("phase"),
         "creation_time": parse_time(metadata.get("creationTimestamp")),
         "ready_time": parse_time(ready.get("lastTransitionTime")) if is_ready else 0,
-        "restarts": max((count for count in restart_counts if isinstance(count, int)), default=0),
+        "restarts": max((get_integer(item, "restartCount", 0) for item in statuses), default=0),
         "deletion_cost": _parse_deletion_cost(get_mapping(metadata, "annotations").get(_DELETION_COST)),
     }
     if not is_ready:
         reasons = [get_text(item, "state", "waiting", "reason") for item in statuses]
-        stuck_reasons = [reason for reason in reasons if reason not in _STARTING]
-        is_running = status.get("phase") == "Running"
+        stuck_reasons = (reason for reason in reasons if reason not in _STARTING)
+        default_reason = NOT_READY if status.get("phase") == "Running" else ""
         condition |= {
             "is_ready": False,
-            "stuck_reason": stuck_reasons[0] if stuck_reasons else NOT_READY if is_running else "",
+            "stuck_reason": next(stuck_reasons, default_reason),
             "stuck_since": str(ready.get("lastTransitionTime") or status.get("startTime") or ""),
         }
     # `is_ready` = False equals 0, and stays.
@@ -84,7 +84,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
         return containers
     # The larger of actual and allocated resources. Without status.resources the scheduler reads the spec alone.
     allocated_by_name = {
-        container_status.get("name"): _merge_larger_amounts(
+        get_text(container_status, "name"): _merge_larger_amounts(
             get_mapping(container_status, "resources", "requests"), get_mapping(container_status, "allocatedResources")
         )
         for container_status in statuses
@@ -94,16 +94,15 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     is_infeasible = _find_condition(status, "PodResizePending").get("reason") == "Infeasible"
     changed_containers = []
     for container in containers:
-        amounts = None
-        if isinstance(container, dict) and (section == "containers" or container.get("restartPolicy") == "Always"):
-            amounts = allocated_by_name.get(container.get("name"))
-        if not amounts:
+        is_running = section == "containers" or get_text(container, "restartPolicy") == "Always"
+        amounts = allocated_by_name.get(get_text(container, "name"))
+        if not is_running or not amounts:
             changed_containers.append(container)
             continue
         resources = get_mapping(container, "resources")
         if not is_infeasible:
             amounts = _merge_larger_amounts(get_mapping(resources, "requests"), amounts)
-        changed_containers.append({**container, "resources": {**resources, "requests": amounts}})
+        changed_containers.append({**get_mapping(container), "resources": {**resources, "requests": amounts}})
     return changed_containers
 
 

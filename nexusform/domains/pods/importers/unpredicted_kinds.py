@@ -91,7 +91,7 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
     for (_, _, effect), objects in manifests_by_effect.items():
         first, further = objects[0], len(objects) - 1
         further_text = f" and {further} more {select_word_form(further, 'object')} of this kind" if further else ""
-        detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
+        detail = f"{first.title}{further_text} ({first.group}): {effect}."
         summary = f"{first.title}{further_text}: {effect}"
         problems.append(build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary))
     return problems
@@ -104,8 +104,11 @@ def _describe_effect_on_pods(manifest: Manifest) -> str:
     if effect is not None:
         return effect
     if kind == "MutatingWebhookConfiguration":
-        rules = [rule for hook in list_mappings(manifest.body, "webhooks") for rule in list_mappings(hook, "rules")]
-        has_pod_rules = any({"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources"))) for rule in rules)
+        has_pod_rules = any(
+            {"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources")))
+            for hook in list_mappings(manifest.body, "webhooks")
+            for rule in list_mappings(hook, "rules")
+        )
         return _CHANGES if has_pod_rules else _NO_EFFECT
     # Kubernetes' own groups are short or end in k8s.io; fleet groups are read elsewhere.
     is_built_in = "." not in group or group.endswith(".k8s.io")

@@ -16,16 +16,17 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
-from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import ZONE, ExistingPod, Node, PodDisruptionBudget, PodKey
 from nexusform.domains.pods.scheduling.grouping import group_by
+from nexusform.domains.pods.scheduling.pending_reasons import join_first_texts
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions, is_pod_covered
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
 from nexusform.interfaces.plugins import PlanningKind
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.scheduling.kubelet import STORAGE, compute_capacity
@@ -33,7 +34,6 @@ from nexusform.scheduling.kubelet import STORAGE, compute_capacity
 # Labels with the machine of a node's VM.
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
 _UNREADY_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_MOST_NAMES: Final = 5
 
 
 class ClusterSnapshotBlock(Struct, frozen=True):
@@ -297,10 +297,9 @@ def _warn_mismatches(
 ) -> Iterator[Diagnostic]:
     if is_known and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
-        node_names = ", ".join(observed_cluster.unknown_nodes[:_MOST_NAMES])
-        ellipsis = ", ..." if count > _MOST_NAMES else ""
+        node_names = join_first_texts(observed_cluster.unknown_nodes)
         detail = (
-            f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" ({node_names}{ellipsis}) '
+            f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" ({node_names}) '
             f"{select_word_form(count, 'matches', 'match')} no VM of this configuration by name or provider id. "
             "Pods may run there; only a label can name the machine."
         )
@@ -319,9 +318,8 @@ def check_unknown_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], instances: Iterable[Instance]
 ) -> Iterator[Diagnostic]:
     """Yield errors for data blocks about unknown clusters and members."""
-    members = [instance.planned or {} for instance in instances if instance.type.kind is PlanningKind.MEMBER]
-    planned_ids = [cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id]
-    known_ids = {*planned_ids, *(str(member.get("name")) for member in members)}
+    members = [get_text(item.planned, "name") for item in instances if item.type.kind is PlanningKind.MEMBER]
+    known_ids = {*members, *(cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id)}
     for cluster_id, snapshot_block in external.snapshots.items():
         if cluster_id not in known_ids:
             detail = (
@@ -355,16 +353,14 @@ def _apply_budget_status(
     budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
 ) -> PodDisruptionBudget:
     """Return one budget with its observed status, unless the plan changes its amounts."""
-    status, spec = observed_body.get("status", {}), observed_body.get("spec", {})
-    amounts = [str(spec.get(name, "")) for name in ("minAvailable", "maxUnavailable")]
+    status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
+    amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")
     if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
         return budget
     healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
-    expected_count = status.get("expectedPods")
-    pods = expected_count if isinstance(expected_count, int) else healthy_count
-    amounts_of_pods = [status.get(name) for name in ("currentHealthy", "desiredHealthy")]
-    current, desired = [amount if isinstance(amount, int) else 0 for amount in amounts_of_pods]
+    pods = get_integer(status, "expectedPods", healthy_count)
+    current, desired = get_integer(status, "currentHealthy", 0), get_integer(status, "desiredHealthy", 0)
     return replace(
         budget,
         withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,

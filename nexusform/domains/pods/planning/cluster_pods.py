@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -34,6 +35,7 @@ from nexusform.placements.vm_demands import ClaimDemand
 # Address of a hub manifest or a placement (as text), and the id of a cluster with its pods.
 ObjectKey = tuple[str, str]
 _ManifestKey = tuple[str, str, str, str]
+_NO_PRIOR_PODS: Final = PriorPods("", "", {})
 _NOT_OBSERVED: Final = ObservedCluster(NodeCluster("", "", "", ()))
 
 
@@ -44,12 +46,12 @@ class PodsByCluster:
         self,
         clusters: Mapping[str, NodeCluster],
         prior: Iterable[PriorPods] = (),
-        members: Mapping[str, str] | None = None,
+        members: Mapping[str, str] = MappingProxyType({}),
         external_pods: Iterable[PriorPods] = (),
-        observed_clusters: Mapping[str, ObservedCluster] | None = None,
+        observed_clusters: Mapping[str, ObservedCluster] = MappingProxyType({}),
     ) -> None:
         self.clusters = clusters
-        self.members: Mapping[str, str] = members if members is not None else {}
+        self.members = members
         self.findings: list[tuple[str, Problem]] = []
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
@@ -83,7 +85,7 @@ class PodsByCluster:
             self._namespaces.setdefault(item.cluster_id, set()).update(list_namespaces(item.manifests))
             for _, pod in item.list_existing_pods(get_pod_specs(external_workloads[item.cluster_id])):
                 existing_pods.setdefault(pod.key, pod)
-        self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters or {})
+        self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
             cluster_id: self._load_observed_pods(cluster_id, observed_cluster)
@@ -170,8 +172,7 @@ class PodsByCluster:
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
             manifests += object_pods.manifests
-            prior_pods = self._prior_pods.get(key)
-            prior_manifests = prior_pods.manifests if prior_pods is not None else ()
+            prior_manifests = self._prior_pods.get(key, _NO_PRIOR_PODS).manifests
             planned_keys.update(manifest.identity for manifest in (*object_pods.manifests, *prior_manifests))
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = self._get_observed_cluster(cluster_id).objects
@@ -180,7 +181,6 @@ class PodsByCluster:
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
         """Return the workloads of an object's manifests, with the live fields left to others."""
         _, cluster_id = key
-        prior_pods = self._prior_pods.get(key)
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
         known_pods = self._existing_pods.get(cluster_id, {}).values()
@@ -193,7 +193,7 @@ class PodsByCluster:
             self._collect_manifests(cluster_id),
             is_complete=self._is_complete(cluster_id),
             live_workloads=live_workloads | dict(observed_cluster.workloads),
-            previous_manifests=prior_pods.manifests if prior_pods is not None else (),
+            previous_manifests=self._prior_pods.get(key, _NO_PRIOR_PODS).manifests,
         )
 
     def _is_complete(self, cluster_id: str) -> bool:
@@ -220,10 +220,9 @@ class PodsByCluster:
         manifests = self._collect_manifests(cluster_id)
         # Objects of state keep running without an apply: untargeted or forgotten.
         for key, own_pods in object_pods.items():
-            prior = self._prior_pods.get(key)
             keeps_running = key in self._kept_namespaces or key[0] in self._forgotten_addresses
-            if prior is not None and keeps_running and not own_pods.manifests:
-                manifests += prior.manifests
+            if keeps_running and not own_pods.manifests:
+                manifests += self._prior_pods.get(key, _NO_PRIOR_PODS).manifests
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
             pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}

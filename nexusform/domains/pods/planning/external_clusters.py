@@ -12,6 +12,7 @@ from nexusform.domains.pods.planning.cluster_observation import ClusterSnapshotB
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.json_data.plain_data import get_text
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
@@ -41,19 +42,16 @@ def _add_clusters_of_state(
     """Add the clusters of another state and their pods."""
     # The objects read, in order, without values that do not match their type.
     instances: dict[Address, InstanceState] = {}
+    objects: dict[Address, SiteObject] = {}
     resources = attributes.get("resources")
     for number, (instance_text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):
         address = parse_address(instance_text)
         kind = registries.resource_types.get(address.type)
         if kind is not None and not validate_attributes(kind.schema, values):
             instances[address] = InstanceState(ObjectState(values, number))
-    catalogue = str(attributes.get("sku_catalogue") or "")
-    objects = [
-        SiteObject(address, instance.current.attributes, instance.current.creation)
-        for address, instance in instances.items()
-        if instance.current is not None
-    ]
-    for cluster_id, cluster in build_existing_clusters(objects, registries, catalogue).items():
+            objects[address] = SiteObject(address, values, number)
+    catalogue = get_text(attributes, "sku_catalogue")
+    for cluster_id, cluster in build_existing_clusters(objects.values(), registries, catalogue).items():
         existing_cluster = external.clusters.setdefault(cluster_id, cluster)
         if existing_cluster != cluster:
             text = (

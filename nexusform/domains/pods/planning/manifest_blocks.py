@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -28,7 +28,7 @@ from nexusform.domains.pods.planning.pod_rows import parse_pod_record
 from nexusform.domains.pods.planning.snapshot_doubts import warn_snapshot_doubts
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
@@ -57,26 +57,22 @@ def list_prior_pods(
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
     current_objects.sort(key=lambda item: item[1].creation)
-    hub_objects: tuple[Manifest, ...] | None = None
+    collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
     for address, current in current_objects:
         workloads = current.attributes.get("workloads")
-        if not isinstance(workloads, Mapping):
+        resource_type = registries.resource_types.get(address.type)
+        if not isinstance(workloads, Mapping) or resource_type is None:
             continue
-        kind = registries.get_kind(address.type)
-        list_applied = (
-            registries.resource_types[address.type].list_applied_objects if kind is PlanningKind.PLACEMENT else None
-        )
         cluster_id = _get_cluster_id(current.attributes)
-        if kind is PlanningKind.MANIFEST and cluster_id:
+        if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
             yield PriorPods(str(address), cluster_id, workloads, _parse_body(current.attributes))
-        elif list_applied is not None:
-            recorded_manifests = list_applied(current.attributes, current.private)
-            if recorded_manifests is None and hub_objects is None:
-                hub_objects = _collect_hub_objects(instances, registries)
+        elif resource_type.list_applied_objects is not None:
+            recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)
             for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
                 # An imported placement records nothing about its members: they have the objects of the hub.
-                manifests = hub_objects or ()
-                if recorded_manifests is not None:
+                if recorded_manifests is None:
+                    manifests = collect_hub_objects()
+                else:
                     manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
                 member_workloads = get_mapping(workloads, member)
                 if not member_workloads and not manifests:
@@ -100,7 +96,7 @@ def _collect_hub_objects(
 
 
 def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
-    return parse_objects(str(attributes.get("yaml_body") or ""))
+    return parse_objects(get_text(attributes, "yaml_body"))
 
 
 def collect_prior_members(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, str]:
@@ -109,7 +105,7 @@ def collect_prior_members(instances: Mapping[Address, InstanceState], registries
     for address, instance in instances.items():
         if registries.get_kind(address.type) is PlanningKind.MEMBER and instance.current is not None:
             attributes = instance.current.attributes
-            cluster_id = str(attributes.get("kubernetes_cluster_id") or "")
+            cluster_id = get_text(attributes, "kubernetes_cluster_id")
             if cluster_id:
                 members[str(attributes.get("name"))] = cluster_id
     return members
@@ -164,7 +160,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
             waiting.append(block)
         else:
             batches.append([block])
-    for batch in [*batches, waiting] if waiting else batches:
+    for batch in filter(None, [*batches, waiting]):
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -209,8 +205,7 @@ def plan_manifests(
 
 def _get_cluster_id(attributes: Mapping[str, Any] | None) -> str:
     """Return the cluster id of an object, "" if it has none or it is unknown."""
-    cluster_id = (attributes or {}).get("cluster_id")
-    return cluster_id if isinstance(cluster_id, str) else ""
+    return get_text(attributes, "cluster_id")
 
 
 def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
@@ -232,9 +227,9 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
     for instance in instances:
         target = _get_cluster_id(instance.config)
-        if instance.is_invalid or instance.is_removed or not target or instance.config is None:
+        if instance.is_invalid or instance.is_removed or not target:
             continue
-        body = instance.config.get("yaml_body")
+        body = get_value_at_path(instance.config, "yaml_body")
         if isinstance(body, str):
             by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
     values: dict[Address, Any] = {}
@@ -303,11 +298,9 @@ def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[s
     """Return the configured namespaces of members by cluster id."""
     namespaces: dict[str, set[str]] = {}
     for instance in instances:
-        member = instance.config or {}
-        cluster_id = member.get("kubernetes_cluster_id")
-        names = member.get("namespaces")
-        if instance.type.kind is PlanningKind.MEMBER and isinstance(cluster_id, str) and isinstance(names, Collection):
-            namespaces.setdefault(cluster_id, set()).update(names or ())
+        names = get_value_at_path(instance.config, "namespaces")
+        if instance.type.kind is PlanningKind.MEMBER and isinstance(names, Collection):
+            namespaces.setdefault(get_text(instance.config, "kubernetes_cluster_id"), set()).update(names)
     return namespaces
 
 
@@ -364,16 +357,15 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
     for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
         specs = {workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads}
         for key, existing_pods in object_pods.workloads.items():
-            spec = specs.get(key)
-            if spec is None:
+            if key not in specs:
                 continue
-            nodes = {name: parse_pod_record(values).node for name, values in existing_pods.items()}
-            labels = dict(spec.labels)
-            hosted_workloads += [
-                ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, labels)
-                for name, node in nodes.items()
-                if node
-            ]
+            spec = specs[key]
+            for name, values in existing_pods.items():
+                node = parse_pod_record(values).node
+                if node:
+                    hosted_workloads.append(
+                        ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
+                    )
     return hosted_workloads
 
 

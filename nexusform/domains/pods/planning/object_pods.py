@@ -182,10 +182,11 @@ class ObjectPods(Struct):
     def import_pod(self, pod: ExistingPod, cluster: NodeCluster, template: str) -> None:
         """Add an observed pod of one of the workloads, with its current template, to the object."""
         node = cluster.find_node(pod.node)
+        machine, zone = (node.machine, node.zone) if node is not None else (None, None)
         record = RecordedPod(
             pod.node,
-            node.machine if node is not None else None,
-            node.zone if node is not None else None,
+            machine,
+            zone,
             is_certain=True,
             provenance=OBSERVED,
             state=str(PodState.SCHEDULED if pod.node else PodState.PENDING),
@@ -199,7 +200,7 @@ class ObjectPods(Struct):
         """Replace the spec of a workload's pods in state, and yield the pods."""
         pods = self.prior_pods.get(key, {})
         for name, pod in list(pods.items()):
-            pods[name] = replace(pod, spec=_find_pod_spec_in_state(spec, self.records.get((key, name))))
+            pods[name] = replace(pod, spec=_find_pod_spec_in_state(spec, self.records[key, name]))
             yield pods[name]
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
@@ -303,12 +304,11 @@ def _set_outcome_certainty(outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt
     return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)
 
 
-def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod | None) -> PodSpec:
+def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
     """Return the spec of a pod in state: that of its workload (`spec`), or of its former template."""
-    if record is None or not record.former_template:
+    if not record.former_template:
         return spec
-    former_spec = parse_pod_spec(record.former_pod) if record.former_pod else None
-    return replace(former_spec or spec, template=record.former_template)
+    return replace(parse_pod_spec(record.former_pod) or spec, template=record.former_template)
 
 
 def parse_pod_number(workload: str, pod: str) -> int:

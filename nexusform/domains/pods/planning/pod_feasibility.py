@@ -107,7 +107,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
-    reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
+    reason = _find_main_reason(waiting)
     inputs = capacity.initial_prediction_input
     keys = {outcome.workload for outcome in waiting}
     infeasible = ObjectFeasibility(FeasibilityResult.CANNOT_RUN, {}, reason, requested, running, is_certain)
@@ -115,6 +115,11 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         return infeasible
     own_keys = {workload.key for workload in workloads}
     return _try_more_nodes(infeasible, inputs, cluster, own_keys, capacity.waiting_pods)
+
+
+def _find_main_reason(waiting: Iterable[PodOutcome]) -> str:
+    """Return the first reason of pods without a node."""
+    return next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
 
 
 def _count_requested(workloads: Iterable[Workload]) -> int:
@@ -134,12 +139,13 @@ def _can_run(
     node, and pods for their affinity exist.
     """
     nodes = [*inputs.cluster.nodes, *(copy_node(node, 0) for node in list_pool_nodes(cluster).values())]
-    for spec in [workload.pod for workload in workloads if workload.key in keys]:
-        if spec.gates or any(rule.find_rejection(spec) for rule in profile.POD_FILTERS):
-            return False
-        if not any(_is_node_usable_by_pod(spec, node) for node in nodes) or not _has_affinity_match(spec, inputs):
-            return False
-    return True
+    return all(
+        not spec.gates
+        and not any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
+        and any(_is_node_usable_by_pod(spec, node) for node in nodes)
+        and _has_affinity_match(spec, inputs)
+        for spec in [workload.pod for workload in workloads if workload.key in keys]
+    )
 
 
 def _try_more_nodes(
@@ -180,7 +186,7 @@ def find_candidate_feasibility(
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     is_rejected = any(prediction.forecasts[key].uncreated for key in keys)
     waiting_keys = {item.workload for item in waiting}
-    reason = next((item.reason for item in waiting if item.reason), _REJECTED)
+    reason = _find_main_reason(waiting)
     infeasible = ObjectFeasibility(FeasibilityResult.CANNOT_RUN, {}, reason, requested, running)
     if tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster):
         return _try_more_nodes(infeasible, inputs, cluster, keys, {})
@@ -360,8 +366,5 @@ def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
 def _has_affinity_match(spec: PodSpec, inputs: PredictionInput) -> bool:
     """Return whether some pod of the cluster, or the pod itself, matches each required term of pod affinity."""
     cache = SchedulerCache(inputs.cluster)
-    for term in spec.affinity:
-        specs = chain((workload.pod for workload in inputs.workloads), (pod.spec for pod in inputs.existing_pods))
-        if not any(cache.is_selected(term, cache.get_group(other)) for other in specs):
-            return False
-    return True
+    specs = [*(workload.pod for workload in inputs.workloads), *(pod.spec for pod in inputs.existing_pods)]
+    return all(any(cache.is_selected(term, cache.get_group(other)) for other in specs) for term in spec.affinity)

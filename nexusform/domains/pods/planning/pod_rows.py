@@ -17,6 +17,7 @@ from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import Pairs, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, describe_condition
 from nexusform.domains.pods.scheduling.workload_progress import find_unused_pod_numbers
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange
 from nexusform.resources.address import Address
 
@@ -83,14 +84,14 @@ class RecordedPod(Struct, frozen=True):
 def parse_pod_record(values: Mapping[str, Any]) -> RecordedPod:
     """Return the record of a pod from the `workloads` of a prior object."""
     return RecordedPod(
-        node=str(values.get("node") or ""),
+        node=get_text(values, "node"),
         machine=values.get("machine"),
         availability_zone=values.get("availability_zone"),
         is_certain=bool(values.get("certain")),
-        provenance=str(values.get("provenance") or "predicted"),
-        former_template=str(values.get(FORMER) or ""),
-        former_pod=str(values.get(FORMER_POD) or ""),
-        state=str(values.get("state") or ""),
+        provenance=get_text(values, "provenance") or "predicted",
+        former_template=get_text(values, FORMER),
+        former_pod=get_text(values, FORMER_POD),
+        state=get_text(values, "state"),
         reason=values.get("reason"),
         volumes=parse_volumes(values),
     )
@@ -98,10 +99,7 @@ def parse_pod_record(values: Mapping[str, Any]) -> RecordedPod:
 
 def parse_volumes(values: Mapping[str, Any]) -> Pairs:
     """Return the bound claims of a pod in state, each with its volume's name."""
-    volumes = values.get(VOLUMES)
-    if not isinstance(volumes, Mapping):
-        return ()
-    return tuple(sorted((str(claim), str(volume)) for claim, volume in volumes.items()))
+    return tuple(sorted((str(claim), str(volume)) for claim, volume in get_mapping(values, VOLUMES).items()))
 
 
 def build_pod_values(
@@ -110,10 +108,11 @@ def build_pod_values(
     """Return a pod for the `workloads` of a planned object. A kept pod keeps its recorded values."""
     node = cluster.find_node(outcome.node)
     kept_pod = record if outcome.action == pod_outcomes.KEEP else None
+    name, machine, zone = (node.name, node.machine, node.zone) if node else (None, None, None)
     values: dict[str, Any] = {
-        "node": node.name if node else None,
-        "machine": node.machine if node else None,
-        "availability_zone": node.zone if node else None,
+        "node": name,
+        "machine": machine,
+        "availability_zone": zone,
         "certain": outcome.is_certain,
         "provenance": "predicted",
     }
@@ -172,7 +171,7 @@ def build_pod_row(
     keeps_running: bool = False,
 ) -> PlacementChange:
     """Return the row of one pod. `cluster` is None if removed; `keeps_running`: it is forgotten."""
-    name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
+    name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
     has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
     scores: dict[str, Any] = {}
     if outcome.feasible_nodes is not None or outcome.doubt:
@@ -190,7 +189,7 @@ def build_pod_row(
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,
-        site_id=cluster.site_id if cluster is not None else "",
+        site_id=site_id,
         reason=_build_pod_reason(outcome),
         scores=scores,
         rejections=outcome.rejections,

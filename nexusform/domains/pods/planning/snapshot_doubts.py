@@ -32,6 +32,14 @@ WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
 _HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+# A policy has its rules and selectors here, a webhook configuration has a list of webhooks.
+_POLICY_HOOK: Final = ("spec", "matchConstraints")
+# Fields of a rule for the creation of pods: the words of each, one of them is required, and its default.
+_POD_CREATION_RULE: Final = (
+    ("resources", frozenset({"*", "*/*", "pods"}), ()),
+    ("operations", frozenset({"*", "CREATE"}), ("*",)),
+    ("apiGroups", frozenset({"*", ""}), ("",)),
+)
 _ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
 _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
@@ -57,7 +65,7 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         detail = "The files list no pods, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
     observed = snapshot.observation_time
-    age = int(datetime.fromisoformat(now).timestamp()) - observed if now and observed else 0
+    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0
     if age > _HOUR:
         time = datetime.fromtimestamp(observed, UTC)
         detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
@@ -131,10 +139,11 @@ def find_pods_in_doubt(
     for outcome in outcomes:
         key, workload = outcome.key, workloads.get(outcome.workload)
         count = counts[outcome.workload]
-        if workload is not None and count and workload.configured_replicas not in (None, count):
-            doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
-        if workload is not None and workload.has_orphans:
-            doubts[key] = PodDoubt(ORPHANS)
+        if workload is not None:
+            if count and workload.configured_replicas not in (None, count):
+                doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
+            if workload.has_orphans:
+                doubts[key] = PodDoubt(ORPHANS)
         if outcome.feasible_nodes is None:
             continue
         for doubt in dump_doubts:
@@ -150,26 +159,20 @@ def find_pods_in_doubt(
 def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether a mutating webhook or policy may change a pod."""
     namespace = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
-    for manifest in hooks:
-        if manifest.kind == "MutatingAdmissionPolicy":
-            constraints = get_mapping(manifest.body, "spec", "matchConstraints")
-            if _has_matching_rule(manifest, constraints, list_mappings(constraints, "resourceRules"), spec, namespace):
-                return True
-        for hook in list_mappings(manifest.body, "webhooks"):
-            if _has_matching_rule(manifest, hook, list_mappings(hook, "rules"), spec, namespace):
-                return True
-    return False
+    return any(
+        _has_matching_rule(manifest, hook, spec, namespace)
+        for manifest in hooks
+        for hook in (get_mapping(manifest.body, *_POLICY_HOOK), *list_mappings(manifest.body, "webhooks"))
+    )
 
 
 def _has_matching_rule(
-    manifest: Manifest, hook: Mapping[str, Any], rules: Iterable[Any], spec: PodSpec, namespace: Mapping[str, str]
+    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, namespace: Mapping[str, str]
 ) -> bool:
-    """Return whether the rules and selectors of a webhook select the creation of a pod."""
+    """Return whether the rules and selectors of a webhook or policy select the creation of a pod."""
     has_rule = any(
-        {"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources")))
-        and {"*", "CREATE"} & set(map(str, get_list(rule, "operations") or ["*"]))
-        and {"*", ""} & set(map(str, get_list(rule, "apiGroups") or [""]))
-        for rule in rules
+        all(words & set(map(str, get_list(rule, key) or default)) for key, words, default in _POD_CREATION_RULE)
+        for rule in (*list_mappings(hook, "rules"), *list_mappings(hook, "resourceRules"))
     )
     pairs = (("namespaceSelector", namespace), ("objectSelector", dict(spec.labels)))
     fields = Fields(manifest, [], dict(hook))

@@ -250,7 +250,7 @@ def find_orphan_pods(
     title = (workload.kind, workload.namespace, workload.name)
     prefix = f"{workload.namespace}/Pod/"
     for manifest in manifests if workload.kind in _ADOPTING_KINDS else ():
-        if (manifest.kind, manifest.namespace or workload.namespace, manifest.name) != title:
+        if (manifest.kind, manifest.namespace, manifest.name) != title:
             continue
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
         if selector is None:

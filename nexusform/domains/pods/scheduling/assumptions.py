@@ -150,7 +150,7 @@ def _list_unsampled_doubts(
         return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:
         return {}
-    keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
+    keys_with_choice = {outcome.key for outcome in placed_pods if outcome.feasible_nodes not in (None, 0, 1)}
     return dict.fromkeys(keys_with_choice.intersection(open_keys), PodDoubt(VERSION))
 
 
@@ -406,7 +406,10 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
     """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
     keys = {workload.key for workload in scene.workloads}
-    groups = group_by(scene.existing_pods, _get_workload_and_time)
+    groups = group_by(
+        scene.existing_pods,
+        lambda pod: (pod.workload, pod.age if pod.condition is None else pod.condition.creation_time),
+    )
     largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
     for order in range(min(_MOST_ORDERS, largest, max(1, samples))):
         permuted_pods = []
@@ -417,10 +420,6 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
                 distance = (position - order) * direction % len(pods)
                 permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
         yield tuple(permuted_pods)
-
-
-def _get_workload_and_time(pod: ExistingPod) -> tuple[str, int]:
-    return pod.workload, pod.condition.creation_time if pod.condition is not None else pod.age
 
 
 def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:

@@ -55,7 +55,7 @@ def _evaluate_expression(
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
     for part, domain, other_domain in _LOOKUP.findall(expression):
-        values[part].setdefault(domain or other_domain, {})
+        values[part].setdefault(domain + other_domain, {})  # one of them is empty
     result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
     value = result.value()
     if not isinstance(value, bool):
@@ -96,7 +96,11 @@ def _create_environment() -> Any:
     functions = [
         declare("quantity", (amount, [text], parse_device_quantity)),
         declare("semver", (version, [text], _parse_version)),
-        declare("compareTo", (amount, [amount, amount], _compare), (amount, [version, version], _compare_versions)),
+        declare(
+            "compareTo",
+            (amount, [amount, amount], lambda left, right: (left > right) - (left < right)),
+            (amount, [version, version], _compare_versions),
+        ),
         declare(
             "isGreaterThan",
             (truth, [amount, amount], lambda left, right: left > right),
@@ -146,10 +150,6 @@ def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
     if match is None:
         raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
     return tuple(int(part) for part in match.groups())
-
-
-def _compare(left: int, right: int) -> int:
-    return (left > right) - (left < right)
 
 
 def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:

@@ -275,9 +275,8 @@ class DeviceAllocator:
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(0, 0):
             return None
-        return DeviceAllocation(
-            tuple(tuple(uses) for uses in search.uses), search.score, not self._is_ordered and search.is_random()
-        )
+        uses = tuple(tuple(uses) for uses in search.uses)
+        return DeviceAllocation(uses, search.score, not self._is_ordered and search.is_random())
 
 
 def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
@@ -328,10 +327,10 @@ class _AllocationSearch:
 
     def is_random(self) -> bool:
         """Return whether some request has candidates in several slices."""
-        for candidates in self._candidates.values():
-            if len({(item.slice.driver, item.slice.pool, item.slice.name) for item in candidates}) > 1:
-                return True
-        return False
+        return any(
+            len({(item.slice.driver, item.slice.pool, item.slice.name) for item in candidates}) > 1
+            for candidates in self._candidates.values()
+        )
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
         """Allocate a request of a claim and all later ones; return whether there are devices for all."""
@@ -363,7 +362,9 @@ class _AllocationSearch:
         candidates = self._list_candidates(alternative)
         is_all = alternative.count == ALL_DEVICES
         for candidate in candidates[first : first + 1] if is_all else candidates:
-            self._take_step()
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                raise AllocationError("too many combinations of devices")
             if not self._is_usable(claim_index, alternative, candidate):
                 continue
             request = self._claims[claim_index].requests[request_index]
@@ -378,12 +379,6 @@ class _AllocationSearch:
             for index, _ in self._list_constraints(claim_index, request, alternative):
                 self._values[claim_index, index].pop()
         return False
-
-    def _take_step(self) -> None:
-        """Count one more tried device; raise an error after too many."""
-        self._steps += 1
-        if self._steps > _MOST_STEPS:
-            raise AllocationError("too many combinations of devices")
 
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
         """Return the devices selected by an alternative, in use or not."""
@@ -428,15 +423,15 @@ class _AllocationSearch:
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest, candidate: CandidateDevice
     ) -> bool:
         """Record the attributes of a device for constraints, and return whether it satisfies them."""
-        constraints = list(self._list_constraints(claim_index, request, alternative))
-        values = [find_device_attribute(candidate, constraint.attribute) for _, constraint in constraints]
-        for (index, _), value in zip(constraints, values, strict=True):
-            known_values = self._values.get((claim_index, index))
-            if value is None or (known_values and known_values[0] != value):
+        new_values: list[tuple[list[Attribute], Attribute]] = []
+        for index, constraint in self._list_constraints(claim_index, request, alternative):
+            known_values = self._values.setdefault((claim_index, index), [])
+            value = find_device_attribute(candidate, constraint.attribute)
+            if value is None or value != next(iter(known_values), value):
                 return False
-        for (index, _), value in zip(constraints, values, strict=True):
-            assert value is not None
-            self._values.setdefault((claim_index, index), []).append(value)
+            new_values.append((known_values, value))
+        for known_values, value in new_values:
+            known_values.append(value)
         return True
 
     def _list_constraints(

@@ -35,17 +35,18 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
     selector = dict(pod.node_selector)
     if _OS in selector and selector[_OS] != node.labels.get(_OS):
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
-    if usage.pods + 1 > node.pods:
-        yield _format_resource_shortage("pods", 1, usage.pods, node.pods)
     requests = pod.requests
-    if requests.cpu > node.cpu - usage.cpu:
-        yield _format_resource_shortage("cpu", requests.cpu, usage.cpu, node.cpu)
-    if requests.memory > node.memory - usage.memory:
-        yield _format_resource_shortage("memory", requests.memory, usage.memory, node.memory)
-    for name, amount in requests.other_resources:
-        # kubelet skips resources unknown to its node.
-        used, capacity = usage.other_resources.get(name, 0), node.other_resources.get(name)
-        if capacity is not None and amount > capacity - used:
+    figures = [
+        ("pods", 1, usage.pods, node.pods),
+        ("cpu", requests.cpu, usage.cpu, node.cpu),
+        ("memory", requests.memory, usage.memory, node.memory),
+    ]
+    # kubelet skips resources unknown to its node.
+    known_resources = [item for item in requests.other_resources if item[0] in node.other_resources]
+    for name, amount in known_resources:
+        figures.append((name, amount, usage.other_resources.get(name, 0), node.other_resources[name]))
+    for name, amount, used, capacity in figures:
+        if amount > capacity - used:
             yield _format_resource_shortage(name, amount, used, capacity)
     if not node_affinity.is_node_affinity_satisfied(pod, node):
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"

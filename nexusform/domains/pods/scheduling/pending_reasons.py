@@ -65,10 +65,10 @@ def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     if not keys:
         return ""
     taint_texts = [f"{key} ({count} {select_word_form(count, 'node')})" for key, count in sorted(keys.items())]
-    return f" Not tolerated: {_join_first_texts(taint_texts)}."
+    return f" Not tolerated: {join_first_texts(taint_texts)}."
 
 
-def _join_first_texts(texts: Sequence[str]) -> str:
+def join_first_texts(texts: Sequence[str]) -> str:
     """Join the first texts, with an ellipsis in place of the others."""
     ellipsis = ", ..." if len(texts) > _MOST_VALUES else ""
     return ", ".join(texts[:_MOST_VALUES]) + ellipsis
@@ -109,4 +109,4 @@ def _format_label(key: str, condition: str, values: set[str]) -> str:
     """Format a condition on a label with the existing values: `zone=4 (there is 1, 2)`."""
     if not values:
         return f"{key}{condition}"
-    return f"{key}{condition} (there is {_join_first_texts(sorted(values))})"
+    return f"{key}{condition} (there is {join_first_texts(sorted(values))})"

@@ -52,7 +52,7 @@ def explain(
             evaluations.append(_build_node_verdicts(scheduler))
 
     run_prediction(cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods)
-    return evaluations[-1] if evaluations else ()
+    return next(reversed(evaluations), ())
 
 
 def run_prediction(
@@ -82,12 +82,12 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
     points = scheduler.score_nodes()
     verdicts = []
     for at, node in enumerate(scheduler.cache.nodes):
-        by_rule = points.get(at)
-        total = None if by_rule is None else sum(by_rule.values())
+        by_rule = points.get(at, {})
+        total = sum(by_rule.values()) if by_rule else None
         rejections = tuple(scheduler.list_rejections(at))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
         hints = {}
         if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
             hints["taints"] = taints.format_taint(taint)
-        verdicts.append(NodeVerdict(node.name, rejections, by_rule or {}, total, hints))
+        verdicts.append(NodeVerdict(node.name, rejections, by_rule, total, hints))
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))

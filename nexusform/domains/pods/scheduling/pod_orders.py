@@ -88,15 +88,12 @@ class ArrivalOrder(Struct, frozen=True):
 
 
 def sort_for_removal(
-    kind: str, pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
+    pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
 ) -> list[ExistingPod]:
-    """Return the pods in the order of removal on scale-in. A StatefulSet removes its highest ordinals. A
-    ReplicaSet first removes pods without a node, then those not ready, with the lowest deletion cost,
-    share a node with most `related_pods` (of all templates of the workload, by default `pods`), or became ready
-    last. Times are compared by their order of magnitude before `now` (seconds since 1970).
+    """Return the pods in the order of removal by a ReplicaSet: first those without a node, then those not ready, with
+    the lowest deletion cost, with most `related_pods` on their node (of all templates of the workload, by default
+    `pods`), or ready last. Times are compared by their order of magnitude before `now` (seconds since 1970).
     """
-    if kind == "StatefulSet":
-        return sorted(pods, key=lambda pod: -pod.number)
     pods_by_node = Counter(pod.node for pod in related_pods or pods if pod.node)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
     return sorted(pods, key=cmp_to_key(compare))
@@ -106,7 +103,7 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
     """Return a negative number if the first pod is removed first, a positive one if the second is."""
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
     if first_key != second_key:
-        return -1 if first_key < second_key else 1
+        return (first_key > second_key) - (first_key < second_key)
     if first.condition is not None and second.condition is not None:
         difference = _compare_conditions(first.condition, second.condition, now)
         if difference:

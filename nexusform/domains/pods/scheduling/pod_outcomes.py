@@ -327,10 +327,10 @@ def _compute_affinity_range(
     totals = [
         min(further, _sum_node_capacity(domain_capacity, anti_affinity, spread))
         for domain_capacity in capacity_by_domain.values()
-    ] or [0]
-    maximum = max(totals)
+    ]
+    maximum = max(totals, default=0)
     if len(counts.affinity) == 1 and not anti_affinity and not spread:
-        return PlaceablePodRange(min(totals), maximum, is_exact=True)
+        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 
 

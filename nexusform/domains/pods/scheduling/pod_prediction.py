@@ -32,6 +32,7 @@ from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.template_rollout import (
+    NONE_STUCK,
     DaemonRollout,
     TemplateRollout,
     build_waiting_verdict,
@@ -327,14 +328,12 @@ class PodPredictor:
         progress.has_started = True
         progress.pods_to_place.sort()
         progress.placeable_range = self._compute_running_range(progress)
-
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
         rollout.start()
         verdicts = yield from self._place_pods(progress)
         self._recreate_evicted()
         if all(verdict.node for verdict in verdicts.values()):
             self._remove_deferred_pods(progress)
-
         if progress.is_daemon:
             verdicts |= DaemonRollout(self.session, progress, self.nodes, verdicts).replace_pods()
             self._recreate_evicted()
@@ -370,7 +369,7 @@ class PodPredictor:
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods kept until all others of an ordered workload ran."""
-        if find_stuck_number(progress) is not None:
+        if find_stuck_number(progress) < NONE_STUCK:
             return
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
@@ -388,7 +387,7 @@ class PodPredictor:
             pods.sort(key=lambda pod: positions[pod.number])
         for pod in pods:
             yield workload.key
-            if stuck_number is not None and pod.number > stuck_number and not blocking_pod:
+            if pod.number > stuck_number and not blocking_pod:
                 blocking_pod = workload.format_pod_name(stuck_number)
             if blocking_pod and not pod.was_pending:
                 verdict = build_waiting_verdict(blocking_pod)
@@ -529,6 +528,8 @@ class PodPredictor:
         progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, progress.pods_to_place[-1])
+        else:
+            self.session.remove_pod(replace(pod, node=verdict.node))  # no controller creates it again
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:
@@ -588,7 +589,7 @@ class PodPredictor:
         stuck_number = find_stuck_number(progress)
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
-            is_waiting = is_blocked or (stuck_number is not None and number > stuck_number)
+            is_waiting = is_blocked or number > stuck_number
             if is_waiting and not pod_by_number[number].was_pending:
                 continue
             verdict = self._place_pod(progress, pod_by_number[number])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -113,10 +114,10 @@ class PodSpecScheduler:
         group: PodSpecGroup,
         facts_cache: FeasibleNodesCache,
         volume_needs: tuple[VolumeNeed, ...] = (),
-        nominated_groups: Mapping[int, Sequence[PodSpecGroup]] | None = None,
+        nominated_groups: Mapping[int, Sequence[PodSpecGroup]] = MappingProxyType({}),
     ) -> None:
         self.cache = cache
-        self._nominated_groups = nominated_groups or {}
+        self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
         # Whether the need of its claims may change before the decision.
         self.is_storage_uncertain = False
@@ -139,7 +140,8 @@ class PodSpecScheduler:
         self._has_plain_usage = not (
             incoming_spec.host_ports or incoming_spec.disks or incoming_spec.requests.other_resources
         )
-        self._buckets: dict[tuple[Trait, ...], _NodeBucket] | None = None
+        self._has_buckets = False
+        self._buckets: dict[tuple[Trait, ...], _NodeBucket] = {}
         self._axes: list[_TopologyAxis] = []
         self._moving_axes: list[_TopologyAxis] = []
         self._score_cache: dict[int, int] = {}
@@ -266,7 +268,7 @@ class PodSpecScheduler:
         self.cache.place(self.group, node)
         self.counts.add(node)
         self.version = self.cache.version
-        if self._buckets is None:
+        if not self._has_buckets:
             return
         for axis in self._moving_axes:
             domain = axis.domain_by_node[node]
@@ -283,8 +285,8 @@ class PodSpecScheduler:
         return (bucket.list_nodes() for bucket in self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
-        if self._buckets is None:
-            self._buckets = {}
+        if not self._has_buckets:
+            self._has_buckets = True
             self._create_topology_axes()
             self._bucket_keys = self._compute_bucket_keys()
             numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
@@ -326,7 +328,6 @@ class PodSpecScheduler:
         return (*self.facts.points[node], *[axis.get_domain_signature(node) for axis in self._axes])
 
     def _get_domain_bucket(self, node: int) -> _NodeBucket:
-        assert self._buckets is not None
         key = self._bucket_keys[node]
         bucket = self._buckets.get(key)
         if bucket is None:
@@ -345,7 +346,7 @@ class PodSpecScheduler:
         if score >= 0:
             bucket = self._get_domain_bucket(node)
             bucket.drop(node, score)
-            if not bucket.size and self._buckets is not None:
+            if not bucket.size:
                 del self._buckets[self._bucket_keys[node]]
         return score
 

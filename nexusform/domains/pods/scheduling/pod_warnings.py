@@ -282,9 +282,8 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
         return
     nodes = context.cluster.nodes
     pod = context.workload.pod
-    rejections = [profile.find_node_rejection(pod, node) for node in nodes]
-    known_rejections = [rejection for rejection in rejections if rejection is not None]
-    reason = format_pending_message(known_rejections, len(nodes))
+    rejections = (profile.find_node_rejection(pod, node) for node in nodes)
+    reason = format_pending_message([rejection for rejection in rejections if rejection is not None], len(nodes))
     yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
 
 
@@ -469,7 +468,7 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
         return f"Its rule over {proposed_label} is only preferred. Make it required."
     keys = required_keys + preferred_keys
     if keys:
-        negation = "does not" if len(keys) == 1 else "do not"
+        negation = select_word_form(len(keys), "does not", "do not")
         cause = f"Its rules use {' and '.join(keys)}, which {negation} distinguish {location_noun}"
     else:
         cause = "It has no rule that separates its pods"

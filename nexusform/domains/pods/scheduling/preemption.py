@@ -272,16 +272,14 @@ def find_drain_obstacles(
         covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
         workloads = {pod.workload for pod in covered_pods}
         healthy = sum(bool(pod.node) for pod in covered_pods)
-        if len(workloads) == 1 and (count_allowed_disruptions(budget, existing_pods) or 0) < healthy:
+        if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < healthy:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
 
 
-def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:
-    """Return how many existing pods the budget allows to evict; None if it covers none of them."""
+def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int:
+    """Return how many existing pods the budget allows to evict."""
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
-    if not covered_pods:
-        return None
     healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.is_ready) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
 
@@ -297,7 +295,7 @@ def list_applied_budgets(
     started_pods = [pod for pod in pods if pod.condition is None or pod.condition.phase != "Pending"]
     budgets_by_pod = [(pod, [budget for budget in budgets if has_budget(budget, pod)]) for pod in started_pods]
     for budget in budgets:
-        allowed = count_allowed_disruptions(budget, existing_pods) or 0
+        allowed = count_allowed_disruptions(budget, existing_pods)
         is_met = allowed >= 0 if budget.is_met is None else budget.is_met
         covered = [(pod, own) for pod, own in budgets_by_pod if budget in own]
         if any(len(own) > 1 for _, own in covered):

@@ -45,12 +45,8 @@ class QuotaUsage:
 
     def find_rejection(self, pod: PodSpec) -> str:
         """Return why one more pod would not be created, "" if it would."""
-        for quota, used_amounts in self._usages:
-            if _is_pod_in_quota(quota, pod):
-                reason = _find_quota_rejection(quota, used_amounts, pod)
-                if reason:
-                    return reason
-        return ""
+        quotas = ((quota, used_amounts) for quota, used_amounts in self._usages if _is_pod_in_quota(quota, pod))
+        return next(filter(None, (_find_quota_rejection(quota, amounts, pod) for quota, amounts in quotas)), "")
 
 
 def _find_quota_rejection(quota: ResourceQuota, used_amounts: Mapping[str, int], pod: PodSpec) -> str:
@@ -100,14 +96,10 @@ def _is_pod_in_quota(quota: ResourceQuota, pod: PodSpec) -> bool:
 def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
     best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
     match scope.name:
-        case "BestEffort":
-            return best_effort
-        case "NotBestEffort":
-            return not best_effort
-        case "Terminating":
-            return pod.quota_figures.has_deadline
-        case "NotTerminating":
-            return not pod.quota_figures.has_deadline
+        case "BestEffort" | "NotBestEffort":
+            return best_effort == (scope.name == "BestEffort")
+        case "Terminating" | "NotTerminating":
+            return pod.quota_figures.has_deadline == (scope.name == "Terminating")
         case "CrossNamespacePodAffinity":
             terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
             return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)

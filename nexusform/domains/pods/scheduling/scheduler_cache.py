@@ -5,9 +5,9 @@ group, counted per node. Groups are indexed by the label pairs used in selectors
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, HostPort, InlineVolume, PodSpec, PodTerm
 from nexusform.kubernetes.matching import IN, LabelSelector, is_selected
@@ -39,16 +39,11 @@ class NodeUsage:
         self.scored_memory += sign * pod.scored_requests.memory
         for name, amount in pod.requests.other_resources:
             self.other_resources[name] = self.other_resources.get(name, 0) + sign * amount
+        change: Callable[[list[Any], Any], None] = list.append if sign > 0 else list.remove
         for port in pod.host_ports:
-            if sign > 0:
-                self.ports.append(port)
-            else:
-                self.ports.remove(port)
+            change(self.ports, port)
         for disk in pod.disks:
-            if sign > 0:
-                self.disks.append(disk)
-            else:
-                self.disks.remove(disk)
+            change(self.disks, disk)
 
 
 class TopologyDomains:

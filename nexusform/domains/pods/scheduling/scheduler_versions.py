@@ -64,15 +64,13 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
     """Return whether the scheduler's reading of a new pod with this many feasible nodes is unknown."""
-    if spec.has_unknown_rules:
-        return True
-    for difference in VERSION_DIFFERENCES:
-        if difference.is_repeated and not version:
-            continue
-        is_relevant = feasible_nodes > 1 or not difference.affects_scores_only
-        if is_relevant and difference.is_affected(spec) and difference.is_in(version) is None:
-            return True
-    return False
+    return spec.has_unknown_rules or any(
+        (version or not difference.is_repeated)
+        and (feasible_nodes > 1 or not difference.affects_scores_only)
+        and difference.is_affected(spec)
+        and difference.is_in(version) is None
+        for difference in VERSION_DIFFERENCES
+    )
 
 
 def _has_pod_level_requests(spec: PodSpec) -> bool:
@@ -80,7 +78,7 @@ def _has_pod_level_requests(spec: PodSpec) -> bool:
 
 
 def _apply_container_scores(spec: PodSpec) -> PodSpec:
-    return replace(spec, scored_requests=spec.container_scored_requests or spec.scored_requests)
+    return replace(spec, scored_requests=spec.container_scored_requests)
 
 
 def _has_negative_selector(term: PodTerm) -> bool:

@@ -155,13 +155,12 @@ class SchedulingSession:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
-        limit = self._attached_volumes.compute_need(spec, number)
+        limits = self._attached_volumes.compute_needs(spec, number)
         devices = self.claimed_devices.compute_need(spec)
-        limits = () if limit is None else (limit,)
         scheduler = self.get_scheduler(spec, (*volume_needs, *limits, *devices.needs))
         scheduler.device_doubt = devices.doubt
         # Evictions may detach volumes of a node.
-        can_detach = limit is not None and self._can_evict(spec)
+        can_detach = bool(limits) and self._can_evict(spec)
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
         return scheduler
 
@@ -303,7 +302,7 @@ class SchedulingSession:
         rejection_text = find_kubelet_rejection(
             spec, self.cache.nodes[node_index], self.cache.usage[node_index]
         ) or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(spec.node_name, rejection_text, is_certain, 0 if rejection_text else 1)
+        return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
@@ -463,13 +462,8 @@ class SchedulingSession:
             return False
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts
-        return not (
-            counts.affinity
-            or counts.anti_affinity
-            or counts.existing_anti_affinity
-            or counts.preferred_affinity
-            or counts.hard_spread
-        )
+        affinity = (counts.affinity, counts.anti_affinity, counts.existing_anti_affinity, counts.preferred_affinity)
+        return not any((*affinity, counts.hard_spread))
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:

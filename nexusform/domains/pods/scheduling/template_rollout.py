@@ -8,6 +8,7 @@ template. Source: kubernetes pkg/controller/deployment/rolling.go, reconcileNewR
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from sys import maxsize
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
@@ -41,6 +42,7 @@ from nexusform.kubernetes.quantity import compute_amount_of_total
 # Label with the template hash of a Deployment's pods, and a value of no template.
 TEMPLATE_KEY: Final = "pod-template-hash"
 _OTHER_HASH: Final = "another"
+NONE_STUCK: Final = maxsize
 
 
 class RolloutState(Struct):
@@ -120,7 +122,7 @@ class _PodReplacement(Struct, frozen=True):
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return
-            is_waiting = state.is_template_stuck and bool(state.new_verdicts or state.existing_count)
+            is_waiting = state.is_template_stuck and state.existing_count + len(state.new_verdicts) > 0
             is_waiting = is_waiting or highest_stuck_number > pod.number
             if state.list_unscheduled() or state.uncreated or is_waiting:
                 state.is_blocked = True
@@ -151,7 +153,7 @@ class _PodReplacement(Struct, frozen=True):
                 added += 1
             # Delete old pods without readiness within max unavailable.
             stuck_pods = [pod for pod in state.remaining_pods if pod.is_stuck]
-            removed_pods = sort_for_removal(self.workload.kind, stuck_pods)[: self._count_removable_pods()]
+            removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
             removed = len(removed_pods) + self._remove_surplus()
@@ -177,7 +179,7 @@ class _PodReplacement(Struct, frozen=True):
         available_count = state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
         removable_count = max(0, available_count - (workload.replicas - workload.max_unavailable))
         now = self.session.cluster.observation_time
-        removed_pods = sort_for_removal(workload.kind, ready_pods, now=now)[:removable_count]
+        removed_pods = sort_for_removal(ready_pods, now=now)[:removable_count]
         for pod in removed_pods:
             self._remove_pod(pod)
         return len(removed_pods)
@@ -314,7 +316,8 @@ class TemplateRollout:
         old_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_numbers = [number for number in new_specs if number not in old_numbers]
         pending_pods = sorted(
-            progress.pending_outdated_pods, key=lambda pod: (_get_template(pod) not in running_templates, pod.number)
+            progress.pending_outdated_pods,
+            key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
         removed_numbers = [*old_numbers, *(pod.number for pod in pending_pods), *new_numbers][:count]
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
@@ -351,13 +354,14 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        removed_pods = [
-            pod for pod in state.removed_pods if pod.number not in state.new_verdicts and pod.number in old_nodes
-        ]
+        # Numbers without a new pod; those of pods without a node that were deleted meanwhile.
+        removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
+        deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
+        removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
         removed_pods += [
             self._build_pending_pod(pod)
             for pod in pending_pods.values()
-            if pod.was_pending and pod.number not in state.pending_specs and pod.number not in state.new_verdicts
+            if pod.was_pending and pod.number in deleted_numbers
         ]
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts
@@ -373,16 +377,13 @@ class TemplateRollout:
         progress, first = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
+        replaced_numbers = old_nodes.keys() | pending_pods.keys()
         final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
             if number in verdicts:
                 final_verdicts[number] = verdict
                 continue
-            trigger = (
-                pod_outcomes.TEMPLATE_CHANGED
-                if number in old_nodes or number in pending_pods
-                else progress.creation_trigger
-            )
+            trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
             new_pod = PodToPlace(number, "", old_nodes.get(number, ""), trigger)
             if number in kept_numbers:
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first, 1)[0], trigger=trigger)
@@ -398,10 +399,6 @@ class TemplateRollout:
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
         return {pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods}
-
-
-def _get_template(pod: PodToPlace) -> str:
-    return pod.former_spec.template if pod.former_spec is not None else ""
 
 
 class DaemonRollout:
@@ -526,12 +523,12 @@ def must_wait_to_scale_in(
     return len(running_numbers) < workload.replicas
 
 
-def find_stuck_number(progress: WorkloadProgress) -> int | None:
-    """Return the lowest ordinal of an ordered workload's unready pods; None if all are."""
+def find_stuck_number(progress: WorkloadProgress) -> int:
+    """Return the lowest ordinal of an ordered workload's unready pods; NONE_STUCK, above all, if there is none."""
     if not progress.workload.is_ordered:
-        return None
+        return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)
-    return min((pod.number for pod in pods if pod.is_stuck), default=None)
+    return min((pod.number for pod in pods if pod.is_stuck), default=NONE_STUCK)
 
 
 def must_keep_former_template(workload: Workload, pod: ExistingPod) -> bool:
@@ -549,11 +546,8 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
-    stuck_number = find_stuck_number(progress)
-    stuck_numbers = [stuck_number] if stuck_number is not None else []
-    first = min([*waiting_numbers, *(pod.number for pod in progress.failed_pods), *stuck_numbers], default=None)
-    if first is None:
-        return
+    failed_numbers = [pod.number for pod in progress.failed_pods]
+    first = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
     deferred_pods = [
         pod
         for pod in progress.pods_to_place
@@ -562,8 +556,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
         if pod.previous:
-            spec = outcome.spec or progress.workload.pod
-            removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, spec)
+            removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
     if deferred_pods:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 from msgspec.structs import replace
 
@@ -63,12 +64,12 @@ class SpreadCounter(DomainCounter):
     @property
     def counts_new_pods(self) -> bool:
         """Whether new pods are counted; a selector that selects everything counts none."""
-        return not _is_empty_selector(self.constraint.selector)
+        return _is_selective(self.constraint.selector)
 
     def should_count(self, group: PodSpecGroup) -> bool:
         """Return whether the constraint counts the pods of a group of its namespace."""
         selector = self.constraint.selector
-        return selector is not None and self.counts_new_pods and is_selected(selector, group.labels)
+        return _is_selective(selector) and is_selected(selector, group.labels)
 
     def index_domains_by_count(self) -> None:
         """Index the domains by pod count once all existing pods are counted."""
@@ -98,13 +99,13 @@ class SpreadCounter(DomainCounter):
 
 class TopologyCounts:
     """All counters of one pod spec over the scheduler cache. `incoming_spec` is the spec of a new pod as read
-    by the scheduler, if it differs from that of existing pods.
+    by the scheduler; it may differ from that of existing pods.
     """
 
-    def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec | None = None) -> None:
+    def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
         self.cache = cache
         self.group = group
-        self.incoming_spec = spec = group.spec if incoming_spec is None else incoming_spec
+        self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
         self.affinity = [self._create_counter(term) for term in spec.affinity]
@@ -126,14 +127,14 @@ class TopologyCounts:
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
             soft_constraints = [c for c in spec.spread if not c.is_hard]
-        elif spec.default_spread is None or _is_empty_selector(spec.default_spread):
-            soft_constraints = []
-        else:
+        elif _is_selective(spec.default_spread):
             soft_constraints = [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
+        else:
+            soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
         # A selector that selects everything counts only the new pod itself.
         self._selective_spread = [
-            t for t in (*self.hard_spread, *self.soft_spread) if not _is_empty_selector(t.constraint.selector)
+            t for t in (*self.hard_spread, *self.soft_spread) if _is_selective(t.constraint.selector)
         ]
 
     @property
@@ -203,7 +204,7 @@ class TopologyCounts:
         selector = constraint.selector
         matches_itself = int(selector is not None and is_selected(selector, self.group.labels))
         tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, eligible_domains, matches_itself)
-        if selector is not None and not _is_empty_selector(selector):
+        if _is_selective(selector):
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue
@@ -253,27 +254,21 @@ class TopologyCounts:
     def can_reject(self) -> bool:
         """Whether existing pods can make a node infeasible, apart from its usage."""
         spec = self.group.spec
-        return bool(
-            self.affinity
-            or self.anti_affinity
-            or self.existing_anti_affinity
-            or self.hard_spread
-            or spec.exclusive_claims
-        )
+        counters = (self.affinity, self.anti_affinity, self.existing_anti_affinity, self.hard_spread)
+        return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""
         cache, spec = self.cache, other.spec
-        if self.affinity and all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
+        if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
             for tally in self.affinity:
                 self._affinity_matches += sign * tally.add(node, sign)
         for term, tally in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
             if cache.is_selected(term, other):
                 tally.add(node, sign)
-        for term in self._select_own_terms(spec.anti_affinity):
-            for tally in self.existing_anti_affinity:
-                if tally.key == term.topology_key:
-                    tally.add(node, sign)
+        term_counts = Counter(term.topology_key for term in self._select_own_terms(spec.anti_affinity))
+        for tally in self.existing_anti_affinity:
+            tally.add(node, sign * term_counts[tally.key])
         for spread in self.hard_spread:
             if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
                 spread.add_pod(node, sign)
@@ -301,9 +296,9 @@ def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -
     return not constraint.honor_taints or taints.find_untolerated_taint(spec, node) is None
 
 
-def _is_empty_selector(selector: LabelSelector | None) -> bool:
-    """Return whether a selector (not None) has no requirements and so selects everything."""
-    return selector is not None and selector.is_empty
+def _is_selective(selector: LabelSelector | None) -> TypeGuard[LabelSelector]:
+    """Return whether a selector selects some pods: None selects nothing, one without requirements everything."""
+    return selector is not None and not selector.is_empty
 
 
 def _list_preferred_terms(spec: PodSpec) -> tuple[PodTerm, ...]:

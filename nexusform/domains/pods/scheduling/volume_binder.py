@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import inf
 from typing import Final
 
@@ -69,7 +70,7 @@ class VolumeBinder:
         for pod in pods:
             if pod.node:
                 self._bind_to_provisioned_volumes(pod.spec, pod.number)
-                node = self._by_name.get(pod.node) or Node(pod.node, {HOSTNAME: pod.node})
+                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))
                 self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
@@ -103,7 +104,7 @@ class VolumeBinder:
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the current node requirements of a pod's claims."""
-        needs = [self._compute_need(claim, claim.format_name(number)) for claim in spec.claims]
+        needs = list(chain.from_iterable(self._list_needs(claim, claim.format_name(number)) for claim in spec.claims))
         waiting = [claim for claim, _ in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
         if waiting:
             claims_by_size = sorted(waiting, key=lambda claim: claim.size)
@@ -111,7 +112,7 @@ class VolumeBinder:
             for reason in sorted({*shortages} - {""}):
                 names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
                 needs.append(build_node_volume_need(names, reason))
-        return tuple(need for need in needs if need is not None)
+        return tuple(needs)
 
     def find_driver(self, claim: Claim, name: str) -> str:
         """Return the CSI driver of a claim by its volume, else by its class."""
@@ -170,20 +171,18 @@ class VolumeBinder:
         self._bind_claim(name, volume.name)
         return True
 
-    def _compute_need(self, claim: Claim, name: str) -> VolumeNeed | None:
-        """Return the node requirement of a claim already bound or required to be bound by now; None without any."""
+    def _list_needs(self, claim: Claim, name: str) -> Iterator[VolumeNeed]:
+        """Yield the node requirement of a claim already bound or required to be bound by now."""
+        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
         if name in self._invalid_claims:
-            return VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
-        if name in self._volume_by_claim:
-            volume = self._volumes.get(self._volume_by_claim[name])
-            if volume is None:
-                return VolumeNeed(claim.provisioning_terms, is_bound=True) if claim.provisioning_terms else None
-            if volume.terms is None and not volume.zones:
-                return None
-            return VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
-        if claim.waits_for_pod or claim.provisioning_terms is None:
-            return None
-        return VolumeNeed(claim.provisioning_terms, is_bound=True)
+            yield VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
+        elif volume is not None:
+            yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
+        elif name in self._volume_by_claim:
+            if claim.provisioning_terms:
+                yield VolumeNeed(claim.provisioning_terms, is_bound=True)
+        elif not claim.waits_for_pod and claim.provisioning_terms is not None:
+            yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
         """Return why a node (position) has and provisions no separate volume for each claim, "" if it does."""
@@ -270,18 +269,16 @@ class AttachedVolumes:
             for volume in self._list_volumes(spec, number):
                 self._pod_volumes[node][volume] += sign
 
-    def compute_need(self, spec: PodSpec, number: int) -> VolumeNeed | None:
-        """Return the nodes with capacity for the volumes of a pod, None for all."""
-        if not self._maximums:
-            return None
-        volumes = set(self._list_volumes(spec, number))
+    def compute_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
+        """Return the nodes with capacity for the volumes of a pod, () for all."""
+        volumes = set(self._list_volumes(spec, number)) if self._maximums else set()
         if not volumes:
-            return None
+            return ()
         names = [node.name for node in self._nodes if self._has_capacity(node.name, volumes)]
-        return None if len(names) == len(self._nodes) else build_node_volume_need(names, TOO_MANY)
+        return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
-        pod_volumes = {volume for volume, count in self._pod_volumes[node].items() if count > 0}
+        pod_volumes = set(+self._pod_volumes[node])  # those with a positive count
         counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
         added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
         return all(

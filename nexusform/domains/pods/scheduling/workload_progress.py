@@ -141,15 +141,15 @@ def _select_excess_pods(
     excess_pods: list[ExistingPod] = []
     for pod_set, count in _compute_template_sizes(workload, pods):
         template_pods = [pod for pod in pods if pod.spec.template == pod_set.spec.template]
-        excess_pods += sort_for_removal(workload.kind, template_pods, pods, now)[: max(0, pod_set.count - count)]
+        excess_pods += sort_for_removal(template_pods, pods, now)[: max(0, pod_set.count - count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
     too_many = max(0, len(current_pods) - workload.replicas)
-    excess_pods += sort_for_removal(workload.kind, current_pods, pods, now)[:too_many]
+    excess_pods += sort_for_removal(current_pods, pods, now)[:too_many]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
     while (count := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated)) > 0:
-        next_removals = sort_for_removal(workload.kind, remaining_pods, pods, now)[:count]
+        next_removals = sort_for_removal(remaining_pods, pods, now)[:count]
         excess_pods += next_removals
         remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
     return excess_pods
@@ -191,7 +191,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
     progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
     missing_count = max(0, own_growth - len(new_pods[len(specs) :]))
-    further_numbers = [number for number in spare_numbers if number not in numbers][:missing_count]
+    further_numbers = spare_numbers[max(0, len(specs) - len(new_pods)) :][:missing_count]
     progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
     return dict(zip(numbers, specs, strict=True))
 

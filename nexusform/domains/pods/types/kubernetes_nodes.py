@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.interfaces.plugins import DataResult, FileProblem, PlanningKind, ReadContext, ResourceType
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType
 
@@ -57,7 +57,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the cluster's id."""
-    return str(attributes.get("cluster_id") or "")
+    return get_text(attributes, "cluster_id")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -91,7 +91,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if not reading.nodes:
         detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
         return DataResult({}, [*problems, Problem(argument, "no-nodes-in-files", detail)])
-    reading.version = str(attributes.get("kubernetes_version") or "")
+    reading.version = get_text(attributes, "kubernetes_version")
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
@@ -123,7 +123,7 @@ def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> 
         return read_kind_files(str(attributes["directory"]), context)
     contents: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
-    for index, name in enumerate(attributes.get("files") or ()):
+    for index, name in enumerate(get_list(attributes, "files")):
         try:
             contents.append((name, context.files.read(name)))
         except FileProblem as problem:

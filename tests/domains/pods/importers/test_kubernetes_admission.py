@@ -207,6 +207,13 @@ def test_networks_request_their_resource_once_per_interface(names: str, count: i
     assert parse_pod(annotated, *NETS).requests.other_resources == (("intel.com/sriov", count),)
 
 
+def test_null_resources_are_completed_like_absent_ones() -> None:
+    pod = build_pod(annotations={"k8s.v1.cni.cncf.io/networks": "fast"})
+    pod["spec"]["containers"] = [{"name": "c", "resources": None}]
+    requests = parse_pod(pod, build_limit_range(defaultRequest={"cpu": "500m"}), *NETS).requests
+    assert (requests.cpu, requests.other_resources) == (500, (("intel.com/sriov", 1),))
+
+
 def test_networks_do_not_double_container_requests() -> None:
     asking = build_pod({"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"})
     assert parse_pod(asking, *NETS).requests.other_resources == (("intel.com/sriov", 2),)

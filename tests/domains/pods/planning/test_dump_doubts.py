@@ -113,6 +113,27 @@ def build_webhook(**selectors: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(
+    ("constraints", "is_certain"),
+    [
+        ({"resourceRules": [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}]}, False),
+        ({"resourceRules": [{"resources": ["*"]}]}, False),
+        ({"resourceRules": [{"apiGroups": [""], "operations": ["UPDATE"], "resources": ["pods"]}]}, True),
+        ({"resourceRules": [{"resources": ["*"]}], "objectSelector": {"matchLabels": {"app": "db"}}}, True),
+        ({}, True),
+    ],
+)
+def test_admission_policy_may_change_selected_pods(constraints: dict[str, Any], is_certain: bool) -> None:
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "sidecars"},
+        "spec": {"matchConstraints": constraints},
+    }
+    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, policy)))
+    assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
+
+
 def test_webhook_may_change_selected_pods() -> None:
     assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, build_webhook())))) == {
         "web-0": (False, "admission webhooks")

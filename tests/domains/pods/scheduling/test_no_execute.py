@@ -106,3 +106,16 @@ def test_eviction_warning_names_pod_taint_and_time() -> None:
         assert f"1 of its pods is evicted by NoExecute taints: web-0 from n1 (maintenance=yes:NoExecute{more})" in (
             told.detail
         )
+
+
+def test_unmanaged_pods_leave_after_their_toleration() -> None:
+    bare = build_workload("bare", 1, cpu=600, kind="Pod", pod=build_toleration(60))
+    other = build_workload("other", 1, cpu=300, pod=build_toleration(60))
+    busy = build_workload("busy", 1, cpu=100, pod=build_toleration())
+    before = [pod for work in (bare, other, busy) for pod in build_existing_pods(work, "n1")]
+    result = predict(build_tainted_cluster(2, "n1"), before, [])
+    # A Pod without a controller is only removed, and reserves nothing on another node.
+    assert [(each.name, each.action, each.node) for each in result.displaced_outcomes] == [
+        ("other-0", "move", "n2"),
+        ("bare", "remove", ""),
+    ]

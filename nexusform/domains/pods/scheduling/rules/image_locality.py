@@ -62,7 +62,7 @@ def _compute_value(size: int, node_count: int, total_nodes: int) -> int:
 
 def _collect_sizes_by_image(sizes: Iterable[Mapping[str, int] | None]) -> dict[str, list[int]]:
     sizes_by_image: dict[str, list[int]] = {}
-    for images in sizes:
-        for image, size in (images or {}).items():
+    for images in filter(None, sizes):
+        for image, size in images.items():
             sizes_by_image.setdefault(image, []).append(size)
     return sizes_by_image

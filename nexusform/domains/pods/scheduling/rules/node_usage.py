@@ -32,17 +32,17 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
     """
     shortages = ["Too many pods"] if usage.pods + 1 > node.pods else []
     requests = pod.requests
-    if requests.cpu and requests.cpu > node.cpu - usage.cpu:
+    # A request of 0 always fits, even a node with more used than it has.
+    if requests.cpu > max(0, node.cpu - usage.cpu):
         shortages.append("Insufficient cpu")
-    if requests.memory and requests.memory > node.memory - usage.memory:
+    if requests.memory > max(0, node.memory - usage.memory):
         shortages.append("Insufficient memory")
     for name, amount in requests.other_resources:
-        capacity = node.other_resources.get(name)
-        if capacity is None and name == "ephemeral-storage":
+        if name == "ephemeral-storage" and name not in node.other_resources:
             continue
-        if amount and amount > (capacity or 0) - usage.other_resources.get(name, 0):
+        if amount > max(0, node.other_resources.get(name, 0) - usage.other_resources.get(name, 0)):
             shortages.append(f"Insufficient {name}")
-    return ", ".join(shortages) if shortages else None
+    return ", ".join(shortages) or None
 
 
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
