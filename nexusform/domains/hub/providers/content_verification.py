@@ -209,8 +209,8 @@ class _PickedOverrides(Struct, frozen=True):
     """Part of a planned RunRecord; `picked` is recorded together with the others."""
 
     resource_snapshot: int
-    overrides: tuple[FleetOverride, ...]
     picked: dict[str, tuple[int, ...]]
+    overrides: tuple[FleetOverride, ...] = ()
     done: tuple[str, ...] = ()
 
 
