@@ -345,13 +345,13 @@ class AzureSiteProvider(ObservedSites):
         requested_group = get_mapping(request.attributes, "azure").get("resource_group") or ""
         if requested_group is UNKNOWN:  # Apply knows it, and compares it then.
             return current_group or "(known after apply)"
-        if current_group and requested_group and current_group.lower() != requested_group.lower():
+        group = str(current_group or requested_group or self._subscription.default_group)
+        if requested_group.lower() not in {"", group.lower()}:
             raise ProviderProblem(
                 f"{owner} is in resource group {current_group}, but its azure block sets "
                 f"{requested_group}. Azure does not move it. Set its current resource group, or remove "
                 "the argument."
             )
-        group = current_group or requested_group or self._subscription.default_group
         if not group and not missing_ok:
             raise ProviderProblem(
                 f"{owner} has no resource group. Set it in its block `azure "

@@ -4,7 +4,7 @@ another tool makes the change; afterwards apply finds and records it. Until then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -26,7 +26,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
@@ -305,7 +305,7 @@ class ObservedSites(FixedIdentity):
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             strategy = planned.get(_STRATEGY)
-            site = self._find_site_of_object(key.id) if key.type == _SITE and strategy else None
+            site = self._find_site_of_object(key.id) if strategy else None
             if site is not None and site.inventory.update_strategy not in (None, strategy):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
@@ -323,19 +323,19 @@ class ObservedSites(FixedIdentity):
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
-        planned_nodes = get_mapping(planned, "nodes")
-        nodes = get_mapping(observed, "nodes")
-        missing_nodes = []
-        if isinstance(planned.get("nodes"), Mapping):
-            # A missing node that is not planned may be that of a later step.
-            nodes = {name: node for name, node in nodes.items() if node["platform_name"] or name in planned_nodes}
-            observed = _replace_nodes(observed, nodes)
+        planned_nodes = planned.get("nodes")
+        if isinstance(planned_nodes, Mapping):
             missing_nodes = [
-                name for name, node in nodes.items() if not node["platform_name"] and planned_nodes[name].get("machine")
+                name
+                for name, node in observed["nodes"].items()
+                if not node["platform_name"] and get_mapping(planned_nodes, name).get("machine")
             ]
-        if missing_nodes:
-            names = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
-            raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
+            if missing_nodes:
+                form = select_word_form(len(missing_nodes), "node")
+                names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
+                raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
+            # A missing node that is not planned may be that of a later step.
+            observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
             return answer
@@ -403,7 +403,7 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
@@ -466,11 +466,13 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
         return attributes
-    nodes_without_machine = {name for name, node in before.items() if not node["platform_name"]}
-    remaining = {name: node for name, node in nodes.items() if node["platform_name"] or name in nodes_without_machine}
-    if len(remaining) == len(nodes):
-        return attributes
-    return _replace_nodes(attributes, remaining)
+    return _remove_missing_nodes(attributes, {name for name, node in before.items() if not node["platform_name"]})
+
+
+def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:
+    """Return a cluster or pool without the nodes missing on the site, except those to keep."""
+    nodes = attributes["nodes"].items()
+    return _replace_nodes(attributes, {name: node for name, node in nodes if node["platform_name"] or name in kept})
 
 
 def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -489,8 +491,8 @@ def _build_unmanaged_vms_note(
     if key.type not in {RACK, MACHINE}:
         return {}
     site = key.id.partition("/")[0]
-    machines = [attributes["name"]] if key.type == MACHINE else attributes.get("machines") or ()
-    configured = {block["name"] for block in attributes.get("occupied") or ()}
+    machines = [attributes["name"]] if key.type == MACHINE else get_mapping(attributes, "machines")
+    configured = {block["name"] for block in get_list(attributes, "occupied")}
     rows: list[list[Any]] = []
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})

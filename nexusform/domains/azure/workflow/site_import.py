@@ -68,6 +68,7 @@ from nexusform.workflow.runs.state_locking import LockOptions
 PROVIDER: Final = "azure_export"
 _MACHINE: Final = "nexus_bare_metal_machine"
 _INVALID_LABEL_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_LABEL_START: Final = re.compile(r"^(?![A-Za-z_])")  # before a digit, a hyphen or nothing
 _HEADING: Final = """\
 # A running site, written by `nexusform import` from {source}.
 # Review it, then edit it as you like. VM placement is in the state: this file moves no VM.
@@ -116,9 +117,9 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
 
 def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, Any]]:
     """List the attributes of the objects in state, optionally of one provider."""
-    for instance in state.instances.values():
-        if instance.current is not None and provider in {"", instance.current.provider}:
-            yield instance.current.attributes
+    for _, current in state.list_current_objects():
+        if provider in {"", current.provider}:
+            yield current.attributes
 
 
 def plan_site_import(source: Source, state: State) -> SiteImportPlan:
@@ -154,13 +155,11 @@ def _find_machines_of_renamed_sites(
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
     unlisted: dict[str, list[_UnlistedMachine]] = {}  # by rack and name
-    for address, instance in state.instances.items():
-        if address.type != _MACHINE or instance.current is None:
-            continue
-        machine_id = str(instance.current.attributes.get("id"))
+    for address, current in state.list_current_objects():
+        machine_id = str(current.attributes.get("id"))
         site, _, name = machine_id.partition("/")
-        if machine_id not in listed_ids:
-            machine = _UnlistedMachine(site, str(address), instance.current.provider == provider)
+        if address.type == _MACHINE and machine_id not in listed_ids:
+            machine = _UnlistedMachine(site, str(address), current.provider == provider)
             unlisted.setdefault(name, []).append(machine)
     duplicates: dict[tuple[str, str, bool], list[str]] = {}
     for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
@@ -194,11 +193,7 @@ def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[st
 
 def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
     """Index the addresses of objects in state by type and id."""
-    return {
-        (address.type, str(instance.current.attributes.get("id"))): address
-        for address, instance in state.instances.items()
-        if instance.current is not None
-    }
+    return {(address.type, str(obj.attributes.get("id"))): address for address, obj in state.list_current_objects()}
 
 
 # --- addresses ---------------------------------------------------------------------------------
@@ -232,8 +227,7 @@ def assign_import_addresses(
 
 def _build_address_label(name: str) -> str:
     """Convert a name to a valid label of an address."""
-    label = _INVALID_LABEL_CHARACTERS.sub("_", name)
-    return label if label[:1].isalpha() or label[:1] == "_" else f"_{label}"
+    return _INVALID_LABEL_START.sub("_", _INVALID_LABEL_CHARACTERS.sub("_", name))
 
 
 # --- configuration -----------------------------------------------------------------------------
