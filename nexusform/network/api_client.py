@@ -282,5 +282,4 @@ def _remove_python_marks(message: str) -> str:
 
 
 def _get_first_line(problem: BaseException) -> str:
-    lines = str(problem).strip().splitlines()
-    return (lines[0] if lines else type(problem).__name__).rstrip(".")
+    return next(iter(str(problem).strip().splitlines()), type(problem).__name__).rstrip(".")

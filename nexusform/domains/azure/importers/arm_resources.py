@@ -29,7 +29,7 @@ def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]
-    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""
+    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered[:-1] else ""
 
 
 def extract_name(arm_id: str | None) -> str:

@@ -55,6 +55,7 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_virtual_machines,
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
+from nexusform.json_data.plain_data import get_text
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -131,7 +132,7 @@ def _read_exported_resources(documents: Documents, findings: list[Problem]) -> t
     ]
     moments = []
     for name, text in [*file_times, *items.export_times]:
-        moment = parse_time(text) if isinstance(text, str) else None
+        moment = parse_time(get_text(text))
         if moment is not None:
             moments.append(moment)
             continue
@@ -154,7 +155,7 @@ def _build_inventory(
         racks, machine_sku_by_id or {}, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
-    if not racks and not machines and unreadable.isdisjoint(_BASE_KINDS):
+    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # a machine without its rack is not read
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
     clusters, nodes, skus = read_clusters(
@@ -274,7 +275,7 @@ def resolve_vm_placements(
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:
-        machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
+        machine = machines.get(normalize_id(listed_vm.machine_id))
         if machine is None:
             if not listed_vm.machine_id:
                 unplaced.append(listed_vm)

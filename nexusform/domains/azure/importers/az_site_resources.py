@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, extract_resource_group, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
@@ -80,8 +80,7 @@ def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
     counts = Counter(name for _, name, _ in networks)
     names: dict[str, str] = {}
     for key, name, _ in networks:
-        parts = key.split("/")
-        group = parts[parts.index("resourcegroups") + 1] if "resourcegroups" in parts[:-1] else ""
+        group = extract_resource_group(key)
         names[key] = f"{group}/{name}" if group and counts[name] > 1 else name
     return names
 
@@ -90,10 +89,10 @@ def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     """Read the runtime version of the only Nexus cluster; None if there is none or several."""
     if len(clusters) != 1:
         return None
-    version = clusters[0].read_text("clusterVersion")
+    version = clusters[0].read_text("clusterVersion", "")
     upgrade_items = clusters[0].read_objects("availableUpgradeVersions")
     offers = [_read_upgrade_offer(item, to) for item in upgrade_items if (to := item.read_text("targetClusterVersion"))]
-    return RuntimeVersion(version or "", tuple(offers)) if version or offers else None
+    return RuntimeVersion(version, tuple(offers)) if version or offers else None
 
 
 def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
@@ -106,7 +105,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
     of a minor version are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0,
     supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
     """
-    version = minor.read_text("version")
+    version = minor.read_text("version", "")
     first, *bundles = minor.read_text("description", "").split(_BUNDLE_KEY)
     parsed = []
     # The end of availability precedes the name of its bundle, the end of support follows it.
@@ -116,7 +115,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
             available = _AVAILABILITY_END.search(previous.rpartition(_NEXT_BUNDLE)[2])
             parsed.append((bundle[1], support[1] if support else "", available[1] if available else ""))
     if parsed or version:
-        yield from parsed or [(version or "", "", "")]
+        yield from parsed or [(version, "", "")]
 
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
@@ -127,7 +126,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
             continue
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
-        usable = None if size is None else max(size - 2, 1) if size > 1 else size
+        usable = None if size is None else max(size - 2, 1)
         yield normalize_id(item.read_text("id", name)), name, usable
 
 
@@ -176,17 +175,16 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
 def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
-        balancer = network.read_object(field)
-        for pool in balancer.read_objects("ipAddressPools") if balancer is not None else ():
-            sizes = [_count_addresses(pool, "addresses", text) for text in pool.read_texts("addresses")]
-            yield pool.read_text("name", ""), sum(size for size in sizes if size is not None)
+        for pool in network.read_object_or_empty(field).read_objects("ipAddressPools"):
+            texts = pool.read_texts("addresses")
+            yield pool.read_text("name", ""), sum(_count_addresses(pool, "addresses", text) or 0 for text in texts)
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the versions offered to each cluster; skip clusters without any."""
     for item in items:
-        offers = (upgrade.read_text("version") for upgrade in item.read_objects("availableUpgrades"))
-        versions = tuple(version for version in offers if version is not None)
+        offers = item.read_objects("availableUpgrades")
+        versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)
         if (name := item.read_text("name")) is not None and versions:
             yield name, versions
 

@@ -318,7 +318,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size, else from its name; None if neither is known."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    kind = published[1] if published else name[3:4] if name.startswith("NC_") else ""
+    kind = name[3:4] if name.startswith("NC_") else ""
     if figures is None or 0 in figures[:2]:
         if published is None:
             return None

@@ -30,8 +30,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name, *further_names = split_by_site(before) or (DEFAULT_NAME,)
-        default_name = DEFAULT_NAME if further_names else default_name
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)
     # Find the site of each rack from its machines, by the rack's id key.
     racks: dict[str, str] = {}
     for machine in items.list_resources("bare_metal_machines"):
@@ -120,7 +119,7 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapp
 
 
 def _get_id_key(item: ArmItem) -> str:
-    return normalize_id(str(item.read_value("id") or ""))
+    return normalize_id(get_text(item.read_value("id")))
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:

@@ -42,8 +42,8 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     # The existing object leaves the state and remains next to the new one.
     ("create", "forget"): AzAction.CREATE,
     ("forget", "create"): AzAction.CREATE,
+    **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
-_NO_CHANGE: Final = frozenset({("no-op",), ("read",), ("forget",)})
 _TOP_LEVEL_FIELDS: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
@@ -114,9 +114,7 @@ class _PlanReader:
             reason = _explain_malformed(value)
             if reason:  # reported, so that it is not silently skipped
                 self._report(get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason)
-                continue
-            entry = _build_resource_change(value) if value["type"] in _TYPES else None
-            if entry is not None:
+            elif value["type"] in _TYPES and (entry := _build_resource_change(value)) is not None:
                 self.entries.append(entry)
         self._report_deferred(document.get("deferred_changes"))
         if document.get("errored") is True:
@@ -300,8 +298,8 @@ def _explain_malformed(value: Any) -> str:
     change = value.get("change")
     if not isinstance(change, Mapping):
         return _describe_wrong_field("change", "an object", change)
-    actions = change.get("actions")
-    if _parse_change_action(actions) is None:
+    actions: Any = change.get("actions")
+    if actions not in map(list, _ACTIONS):
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
     return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))
@@ -328,21 +326,12 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
     )
 
 
-def _parse_change_action(actions: Any) -> AzAction | None:
-    """Find the action of a resource change, None if invalid."""
-    if not isinstance(actions, list) or not all(isinstance(name, str) for name in actions):
-        return None
-    key = tuple(actions)
-    return AzAction.KEEP if key in _NO_CHANGE else _ACTIONS.get(key)
-
-
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
     type_name = (change.get("after") or change["before"])["type"]
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
-    action = _parse_change_action(change["actions"])
-    if kind is None or action is None:
+    if kind is None:
         return None
     modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
     names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
@@ -355,7 +344,7 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
         block=block,
         modules=modules,
         index=json.dumps(value.get("index")),
-        action=action,
+        action=_ACTIONS[tuple(change["actions"])],
         change=change,
     )
 

@@ -531,14 +531,15 @@ def _format_error(problem: Any) -> str:
     """Format an Azure error in one line."""
     error = getattr(problem, "error", None)
     code, message = getattr(error, "code", None), getattr(error, "message", None)
-    return f"{code}: {message}" if code and message else _extract_first_line(problem)
+    return f"{code}: {message}" if code and message else extract_first_line(problem)
 
 
 def _extract_connection_error_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
-    line = _extract_first_line(problem)
+    line = extract_first_line(problem)
     return str([line, *re.findall(r"'([^']+)'", line)][-1])
 
 
-def _extract_first_line(problem: Exception) -> str:
+def extract_first_line(problem: Exception) -> str:
+    """Return the first line of an error, or else the name of its class."""
     return next(iter(str(problem).splitlines()), type(problem).__name__)

@@ -259,7 +259,7 @@ def compare_cluster_vms(
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
-    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of observed VMs without machine."""
+    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of those without machine."""
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
     site = name.partition("/")[0]

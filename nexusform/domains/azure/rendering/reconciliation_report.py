@@ -111,7 +111,7 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         cause = vm.cause or _UNKNOWN_CAUSE
         machine = vm.observed.machine if vm.observed is not None else "nowhere"
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
-        causes[cause.partition(": ")[2] or cause] += 1
+        causes[cause.split(": ", 1)[-1]] += 1
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
     table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
     return Section("Elsewhere", lines, table=table, is_finding=True)

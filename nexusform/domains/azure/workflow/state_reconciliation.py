@@ -153,7 +153,9 @@ class _Reconciler:
                 problems.append(build_error("unwritable-state", str(problem)))
         # Collect the records of verified predictions by site name.
         records: dict[str, PredictionRecord] = {}
-        for address, current in sorted(new_state.list_current_objects(), key=lambda item: compute_address_order(item[0])):
+        for address, current in sorted(
+            new_state.list_current_objects(), key=lambda item: compute_address_order(item[0])
+        ):
             if address.type == "nexus_site" and (record := parse_record(current.private)):
                 records[str(current.attributes.get("name"))] = record
         verified = list(chain.from_iterable(settlement.verified.values()))
@@ -314,8 +316,5 @@ class _Reconciler:
         if instances == self.state.instances:
             return self.state
         return replace(
-            self.state,
-            instances=instances,
-            serial=self.state.serial + 1,
-            nexusform_version=nexusform.__version__,
+            self.state, instances=instances, serial=self.state.serial + 1, nexusform_version=nexusform.__version__
         )
