@@ -71,7 +71,7 @@ class ExecPlugin(Struct, frozen=True):
             raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            last_line = lines[-1].strip()[:_MAX_MESSAGE] if lines else "no error output"
+            last_line = ["no error output", *lines][-1].strip()[:_MAX_MESSAGE]
             raise ExecPluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
         token = _parse_token(result.stdout)
         if not token:

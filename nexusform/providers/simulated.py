@@ -25,7 +25,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, get_list, get_mapping, replace_unknown
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, replace_unknown
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
@@ -92,7 +92,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     return Fault(
         pattern=pattern,
         operation=operation,
-        error=str(block.get("error") or ""),
+        error=get_text(block, "error"),
         delay=parse_delay(str(block.get("delay") or "0s")),
         times=1 if times is None else int(times),
         after_effect=bool(block.get("after_effect")),

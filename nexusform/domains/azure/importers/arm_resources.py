@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, overload
 
@@ -165,6 +165,14 @@ class ArmItem:
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
         self.report(key, SHAPE, f"{expected} is needed here, not {describe_type(value)}.")
+
+
+def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem]]:
+    """Yield the items with their required name; add a finding for an item without one."""
+    for item in items:
+        name = item.read_required_text("name")
+        if name is not None:
+            yield name, item
 
 
 # Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.

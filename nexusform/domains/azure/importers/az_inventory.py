@@ -198,22 +198,19 @@ def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
-    strategy = {field_name: strategies[0].get(azure_name) for field_name, azure_name in _STRATEGY_FIELDS.items()}
-    texts, numbers = ("type", "threshold_type"), ("max_unavailable", "threshold_value")
-    if not all(isinstance(strategy[name], str | None) for name in texts):
-        return None
-    if not all(isinstance(strategy[name], int | None) for name in numbers):
+    strategy = {name: strategies[0].get(azure_name) for name, (azure_name, _) in _STRATEGY_FIELDS.items()}
+    if not all(isinstance(strategy[name], kind | None) for name, (_, kind) in _STRATEGY_FIELDS.items()):
         return None
     return {**strategy, "type": strategy["type"] or "Rack"}
 
 
-# nexusform names of the fields of an updateStrategy.
-_STRATEGY_FIELDS: Final = {
-    "type": "strategyType",
-    "max_unavailable": "maxUnavailable",
-    "threshold_type": "thresholdType",
-    "threshold_value": "thresholdValue",
-    "wait_time_minutes": "waitTimeMinutes",
+# Fields of an updateStrategy, with their Python type, by nexusform name.
+_STRATEGY_FIELDS: Final[Mapping[str, tuple[str, type[str | int]]]] = {
+    "type": ("strategyType", str),
+    "max_unavailable": ("maxUnavailable", int),
+    "threshold_type": ("thresholdType", str),
+    "threshold_value": ("thresholdValue", int),
+    "wait_time_minutes": ("waitTimeMinutes", int),
 }
 
 

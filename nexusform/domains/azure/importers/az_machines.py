@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, iterate_named_items, normalize_id
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import MachineSku
@@ -63,10 +63,7 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
 def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
     """Read the rack SKUs of `az networkcloud racksku list` by name in lower case."""
     skus: dict[str, RackSku] = {}
-    for item in items:
-        name = item.read_required_text("name")
-        if name is None:
-            continue
+    for name, item in iterate_named_items(items):
         servers: dict[int, tuple[str | None, str]] = {}
         for key, role in (("computeMachines", COMPUTE), ("controllerMachines", MANAGEMENT)):
             for server in item.read_objects(key):
@@ -86,15 +83,12 @@ def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
     """Read the racks by id key; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
     names: set[str] = set()
-    for item in items:
-        name = item.read_required_text("name")
-        rack_id = item.read_text("id") or name
-        if name is None or rack_id is None:
-            continue
+    for name, item in iterate_named_items(items):
         if name in names:
             item.report("name", "duplicate-rack", f'the rack "{name}" is listed twice.')
             continue
         names.add(name)
+        rack_id = item.read_text("id", name)
         racks[normalize_id(rack_id)] = _build_rack(item, name, rack_id)
     return racks
 

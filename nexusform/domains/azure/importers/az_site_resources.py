@@ -10,7 +10,13 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, extract_resource_group, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    ArmItem,
+    extract_name,
+    extract_resource_group,
+    iterate_named_items,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
@@ -43,31 +49,24 @@ _Network: TypeAlias = tuple[str, str, int | None]
 
 def read_site_resources(items: AzResources) -> SiteResources:
     """Read the supplies of a site, with unique network names; kinds without a complete list are unknown (None)."""
-    networks = list(_read_networks(items.list_resources(NETWORKS))) if NETWORKS in items.listed_kinds else None
-    appliances = None
-    if APPLIANCES in items.listed_kinds:
-        appliances = tuple(_read_appliances(items.list_resources(APPLIANCES)))
-    volumes, sizes = None, []
-    if VOLUMES in items.listed_kinds:
-        sizes = [item.read_number("sizeMiB", 0) for item in items.list_resources(VOLUMES)]
-        volumes = len(sizes), sum(sizes)
-    versions = None
-    if VERSIONS in items.listed_kinds:
-        minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
-        versions = {entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}
-    known_versions = versions.values() if versions is not None else ()
-    names = _build_network_names(networks or ())
+    listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
+    networks = list(_read_networks(listed.get(NETWORKS, ())))
+    appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
+    sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
+    minors = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
+    versions = {entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}
+    names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
     attached = _count_vms_by_network(items.list_resources("virtual_machines"))
-    addresses = (NetworkAddresses(names[key], size, attached[key]) for key, _, size in networks or ())
+    addresses = tuple(NetworkAddresses(names[key], size, attached[key]) for key, _, size in networks)
     return SiteResources(
-        networks=None if networks is None else tuple(addresses),
-        storage=appliances,
-        volumes=volumes,
+        networks=addresses if NETWORKS in listed else None,
+        storage=appliances if APPLIANCES in listed else None,
+        volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
-        versions=None if versions is None else tuple(versions),
-        supported_until=tuple((version, until) for version, until, _ in known_versions if until),
-        available_until=tuple((version, until) for version, _, until in known_versions if until),
+        versions=tuple(versions) if VERSIONS in listed else None,
+        supported_until=tuple((version, until) for version, until, _ in versions.values() if until),
+        available_until=tuple((version, until) for version, _, until in versions.values() if until),
         clusters=clusters,
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
@@ -120,10 +119,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
     """Read the networks with their IPv4 host addresses, None without a valid prefix. The platform reserves some."""
-    for item in items:
-        name = item.read_required_text("name")
-        if name is None:
-            continue
+    for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
         usable = None if size is None else max(size - 2, 1)
@@ -133,7 +129,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
-    networks = (item for kind in kinds for item in items.list_resources(kind))
+    networks = chain.from_iterable(map(items.list_resources, kinds))
     entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)
     types = tuple(kind.replace("_", "") for kind in kinds)
     return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
@@ -148,10 +144,8 @@ def _explain_unusable_network(network: ArmItem) -> str:
 
 
 def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
-    for item in items:
-        name = item.read_required_text("name")
-        if name is not None:
-            yield ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
+    for name, item in iterate_named_items(items):
+        yield ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
 
 
 def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -> Iterator[ClusterNetworks]:

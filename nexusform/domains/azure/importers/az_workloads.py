@@ -17,7 +17,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    SHAPE,
+    ArmItem,
+    extract_name,
+    iterate_named_items,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzHint,
@@ -80,10 +86,8 @@ class ClusterNodes:
         self.cluster = cluster
         self.initial = {pool.name: pool for pool in initial}
         by_name: dict[str, list[NodeReading]] = {}
-        for node in item.read_objects("nodes"):
-            name = node.read_required_text("name")
-            if name is not None:
-                by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
+        for name, node in iterate_named_items(item.read_objects("nodes")):
+            by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
         self.duplicates: list[NodeReading] = []
         for records in by_name.values():
@@ -454,10 +458,7 @@ def _read_clusters_with_agent_pools(
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
     """Read every distinct cluster with its captured agent pools (None without a list)."""
     names: set[str] = set()
-    for item in items:
-        name = item.read_required_text("name")
-        if name is None:
-            continue
+    for name, item in iterate_named_items(items):
         if name in names:
             item.report("name", "duplicate-cluster", f'the cluster "{name}" is listed twice.')
             continue

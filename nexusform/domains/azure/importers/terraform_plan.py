@@ -245,12 +245,12 @@ class _PlanReader:
         """Resolve the cluster name from the references of a pool's `parent_id`, "" if it is ambiguous."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
         clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
-        nearest = max((_count_shared_modules(candidate.modules, entry.modules) for candidate in clusters), default=0)
-        clusters = [
-            candidate for candidate in clusters if _count_shared_modules(candidate.modules, entry.modules) == nearest
-        ]
-        if len(clusters) > 1:
-            clusters = [candidate for candidate in clusters if candidate.index == entry.index] or clusters
+
+        def compute_nearness(candidate: _ResourceChange) -> tuple[int, bool]:
+            return _count_shared_modules(candidate.modules, entry.modules), candidate.index == entry.index
+
+        nearest = max(map(compute_nearness, clusters), default=None)
+        clusters = [candidate for candidate in clusters if compute_nearness(candidate) == nearest]
         names = {str(candidate.values.get("name")) for candidate in clusters if candidate.values.get("name")}
         if len(names) == 1:
             return names.pop()
@@ -291,14 +291,15 @@ def _explain_malformed(value: Any) -> str:
         return _describe_wrong_field("type", "a string", value.get("type"))
     if value["type"] not in _TYPES:
         return ""
-    if not isinstance(value.get("address"), str) or not value["address"]:
-        return _describe_wrong_field("address", "the address of the resource", value.get("address"))
-    if not isinstance(value.get("module_address") or "", str):
-        return _describe_wrong_field("module_address", "a string", value["module_address"])
-    change = value.get("change")
-    if not isinstance(change, Mapping):
-        return _describe_wrong_field("change", "an object", change)
-    actions: Any = change.get("actions")
+    change, actions = get_mapping(value, "change"), get_value_at_path(value, "change", "actions")
+    fields = (
+        ("address", "the address of the resource", get_text(value, "address")),
+        ("module_address", "a string", isinstance(value.get("module_address") or "", str)),
+        ("change", "an object", isinstance(value.get("change"), Mapping)),
+    )
+    for name, expected, is_valid in fields:
+        if not is_valid:
+            return _describe_wrong_field(name, expected, value.get(name))
     if actions not in map(list, _ACTIONS):
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)

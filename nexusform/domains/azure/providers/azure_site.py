@@ -98,6 +98,7 @@ _MANUAL_ACTIONS: Final = {
     ),
     CordonAction.KEEP: "it stays cordoned, because nexusform did not cordon it.",
 }
+_COMMAND_VERBS: Final = {CordonAction.CORDON: "cordon", CordonAction.UNCORDON: "uncordon", CordonAction.EMPTY: "cordon"}
 _AUTOMATIC_ACTIONS: Final = {
     CordonAction.CORDON: "cordons these machines",
     CordonAction.UNCORDON: "uncordons these machines",
@@ -260,8 +261,8 @@ class AzureSiteProvider(ObservedSites):
                         yield machine_number, Problem((), "unsupported-by-provider", str(problem))
                 continue
             command = ""
-            if action is not CordonAction.KEEP:
-                verb = CordonAction.UNCORDON if action is CordonAction.UNCORDON else CordonAction.CORDON
+            verb = _COMMAND_VERBS.get(action)
+            if verb is not None:
                 machine_id = self._load_index().hint_targets.get(first.id, "")
                 group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
                 arguments = f"{verb} --name {first.name} --resource-group {group}"
@@ -536,5 +537,5 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
     if request.unfinished_change is not None and _find_missing_nodes(observed):
         return False
     nodes = get_mapping(observed, "nodes")
-    planned_names = [name for name, node in get_mapping(planned, "nodes").items() if node.get("machine")]
-    return all(get_mapping(nodes, name).get("machine") for name in planned_names)
+    planned_nodes = get_mapping(planned, "nodes").items()
+    return all(get_mapping(nodes, name).get("machine") for name, node in planned_nodes if node.get("machine"))

@@ -57,15 +57,15 @@ class SiteWarningBuilder:
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []
+        observed_sites = [site for site in self.sites.values() if site.name in managed_sites]
         unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
-        if unlisted_clusters and any(site in managed_sites for site in self.sites):
+        if unlisted_clusters and observed_sites:
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         failures: list[Problem] = []
-        for site in self.sites.values():
-            if site.name in managed_sites:
-                failures += build_failure_findings(site.inventory.failures, site.name)
-                details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
-                pool_details += self._describe_clusters_without_pool_list(site)
+        for site in observed_sites:
+            failures += build_failure_findings(site.inventory.failures, site.name)
+            details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
+            pool_details += self._describe_clusters_without_pool_list(site)
         unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged_vms(site)]
         return [
             *failures,
@@ -130,15 +130,12 @@ class SiteWarningBuilder:
 
     def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their nodes."""
-        clusters = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
-        managed_clusters = [cluster for cluster in clusters if self._is_managed(cluster, site)]
-        unmanaged_clusters = [cluster for cluster in clusters if not self._is_managed(cluster, site)]
-        if managed_clusters:
-            yield (
-                f"{format_missing_nodes(managed_clusters)} They are planned as recorded in the state. {CAPTURE_NODES}"
-            )
-        if unmanaged_clusters:
-            yield (f"{format_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
+        unlisted = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
+        consequences = {True: "They are planned as recorded in the state.", False: "Their capacity counts as free."}
+        for is_managed, consequence in consequences.items():
+            clusters = [cluster for cluster in unlisted if self._is_managed(cluster, site) is is_managed]
+            if clusters:
+                yield f"{format_missing_nodes(clusters)} {consequence} {CAPTURE_NODES}"
 
     def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
         return (CLUSTER, f"{site.name}/{cluster.name}") in self.managed

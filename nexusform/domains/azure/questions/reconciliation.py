@@ -369,7 +369,8 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
                 spans.append((pool_made, node.created_at))
     if not spans:
         return None
-    return min(start for start, _ in spans), max(end for _, end in spans)
+    starts, ends = zip(*spans, strict=True)
+    return min(starts), max(ends)
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:

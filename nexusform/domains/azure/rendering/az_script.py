@@ -175,8 +175,7 @@ class _ScriptWriter:
         site = self.objects.build_location(resource.site)
         location = f"name={self._render_variable(site)} type=CustomLocation"
         flags = [f"--extended-location {location}", f"--location {self._render_variable(LOCATION)}"]
-        flags += self._render_flags(resource, "create", resource.properties)
-        flags += [self._render_flag(_TAGS, resource.tags)] if resource.tags else []
+        flags += self._render_flags(resource, "create", resource.properties, resource.tags)
         command = self._render_command(resource, "create", flags)
         if resource.action is ResourceAction.REPLACE:
             return f"{self.render_deletion(resource)}\n{command}"
@@ -184,8 +183,7 @@ class _ScriptWriter:
 
     def render_update(self, resource: AzureResource) -> str:
         """Render the update of an existing resource."""
-        flags = self._render_flags(resource, "update", resource.update_properties)
-        flags += [self._render_flag(_TAGS, resource.update_tags)] if resource.update_tags else []
+        flags = self._render_flags(resource, "update", resource.update_properties, resource.update_tags)
         return f"# {resource.address}: change {resource.title}\n{self._render_command(resource, 'update', flags)}"
 
     def render_deletion(self, resource: AzureResource) -> str:
@@ -214,14 +212,17 @@ class _ScriptWriter:
         lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
         return " \\\n  ".join(lines) + "\n"
 
-    def _render_flags(self, resource: AzureResource, verb: str, body: Mapping[str, Any]) -> list[str]:
-        """Render a body as flags; record values without an argument."""
+    def _render_flags(
+        self, resource: AzureResource, verb: str, body: Mapping[str, Any], tags: Mapping[str, Any]
+    ) -> list[str]:
+        """Render a body and tags as flags; record values without an argument."""
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
         self.unsupported += [
             f"{resource.title}: {name}" for name in find_unsupported_arguments(resource.type, verb, flags)
         ]
-        return [self._render_flag(name, part) for name, part in arguments.items()]
+        tag_arguments = {_TAGS: tags} if tags else {}
+        return [self._render_flag(name, part) for name, part in (*arguments.items(), *tag_arguments.items())]
 
     def _render_flag(self, name: str, value: Any) -> str:
         """Render a property as a flag; an object becomes name=value words."""
@@ -244,8 +245,6 @@ class _ScriptWriter:
 
     def _render_value_as_shell_word(self, value: Any) -> str:
         """Render a value as a shell word, lists and objects in the CLI's shorthand."""
-        if isinstance(value, UserInput):
-            return self._render_variable(value)
         return "".join(
             self._render_variable(piece) if isinstance(piece, UserInput) else _quote_shell_word(piece)
             for piece in _join_adjacent_strings(_render_shorthand(value, is_top_level=True))

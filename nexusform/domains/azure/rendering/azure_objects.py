@@ -25,7 +25,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     merge_bodies,
     read_opaque_body,
 )
-from nexusform.json_data.plain_data import get_mapping, get_part, replace_part_at_path
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text, replace_part_at_path
 from nexusform.plans.plan import Action, Change, Plan
 
 API_VERSION: Final = "2026-07-01"
@@ -159,20 +159,18 @@ class PlannedAzureResources(Struct, frozen=True):
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     """Collect the Azure resources of a plan."""
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
-    changes_by_age = sorted(
-        plan.changes, key=lambda change: (change.creation or change.prior_creation, str(change.address))
-    )
+    changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
+    changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))
     objects: list[AzureResource] = []
     for change in changes_by_age:
-        if change.address.type in _TYPES and change.action in _RESOURCE_ACTIONS:
+        if change.address.type in _TYPES:
             # Find the resource group in the azure block of a change; a pool uses its cluster's.
             owner = clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
-            group = str(get_mapping(_get_attributes(owner), "azure").get("resource_group") or "")
+            group = get_text(_get_attributes(owner), "azure", "resource_group")
             objects += (replace(resource_object, group=group) for resource_object in _build_resources(change))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     deleted = [resource for resource in objects if resource.action is ResourceAction.DELETE]
     applied = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
-    changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
     return PlannedAzureResources(
         applied=tuple(sorted(applied, key=lambda resource: position[resource.address])),
         deleted=tuple(deleted),
@@ -200,16 +198,21 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action that makes machines unschedulable, by machine name."""
-    if kind == "nexus_rack":
-        blocks = dict(get_mapping(attributes, "machine_override"))
-        cordoned = {name for name, block in blocks.items() if block.get("cordoned") is True}
-    elif kind == "nexus_bare_metal_machine":
-        blocks = {str(attributes.get("name")): attributes}
-        cordoned = {name for name, block in blocks.items() if block.get("cordon_status") == "Cordoned"}
-    else:
+    if kind not in _CORDONED_VALUES:
         return {}
+    is_machine = kind == "nexus_bare_metal_machine"
+    blocks = {str(attributes.get("name")): attributes} if is_machine else get_mapping(attributes, "machine_override")
+    argument, value = _CORDONED_VALUES[kind]
+    cordoned = {name: "cordon" for name, block in blocks.items() if block.get(argument) == value}
     evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
-    return {**dict.fromkeys(cordoned, "cordon"), **evacuated}
+    return {**cordoned, **evacuated}
+
+
+# Argument with its value for a cordoned machine, by type.
+_CORDONED_VALUES: Final[Mapping[str, tuple[str, Any]]] = {
+    "nexus_rack": ("cordoned", True),
+    "nexus_bare_metal_machine": ("cordon_status", "Cordoned"),
+}
 
 
 _RESOURCE_ACTIONS: Final = {
