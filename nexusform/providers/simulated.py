@@ -84,7 +84,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     if operation not in OPERATIONS:
         raise ProviderProblem(f'fault: operation must be one of {", ".join(OPERATIONS)}, not "{operation}".')
     address = str(block["address"])
-    pattern = re.compile(".*".join(re.escape(part) for part in address.split("*")), re.DOTALL)
+    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)
     times = block.get("times")
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):
@@ -185,7 +185,7 @@ def make_provider(
     """
     faults: list[Fault] = []
     mistakes: list[str] = []
-    for block in settings.get("fault") or ():
+    for block in get_list(settings, "fault"):
         try:
             faults.append(parse_fault(block))
         except ProviderProblem as problem:

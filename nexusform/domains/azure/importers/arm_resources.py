@@ -124,8 +124,8 @@ class ArmItem:
 
     def read_texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, () if absent."""
-        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings") or []
-        if all(_is_valid_unicode_string(part) for part in value):
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings", [])
+        if all(map(_is_valid_unicode_string, value)):
             return tuple(value)
         self._report_wrong_type(key, "a list of strings", value)
         return ()
@@ -137,21 +137,22 @@ class ArmItem:
 
     def read_object_or_empty(self, key: str) -> ArmItem:
         """Return an object field as an item, without fields if it is absent."""
-        value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
-        return ArmItem(self.file, self.build_path(key), value or {}, self._findings)
+        value = self._read_typed_field(key, FieldKind.OBJECT, "an object", {})
+        return ArmItem(self.file, self.build_path(key), value, self._findings)
 
     def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""
-        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects")
-        return _wrap_objects(self.file, self.build_path(key), value or [], self._findings)
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects", [])
+        return _wrap_objects(self.file, self.build_path(key), value, self._findings)
 
-    def _read_typed_field(self, key: str, shape: FieldKind, expected: str) -> Any:
-        """Return a field of the expected shape; otherwise add a finding and return None."""
+    def _read_typed_field(self, key: str, shape: FieldKind, expected: str, default: Any = None) -> Any:
+        """Return a field of the expected shape; the default for an absent one, and for others after a finding."""
         value = self.read_value(key)
-        if value is None or shape.is_valid(value):
+        if shape.is_valid(value):
             return value
-        self._report_wrong_type(key, expected, value)
-        return None
+        if value is not None:
+            self._report_wrong_type(key, expected, value)
+        return default
 
     def is_equal(self, other: ArmItem) -> bool:
         """Return True if both items have the same fields."""

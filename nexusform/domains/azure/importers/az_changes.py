@@ -131,7 +131,7 @@ class _ChangedSite:
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         keys: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(read_extended_location(item) for item in items.list_resources(kind))
+            keys |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
         for item in items.list_resources("clusters"):
             keys[read_extended_location(item, "clusterExtendedLocation")] = None
         keys.pop("", None)
@@ -300,7 +300,7 @@ class _ChangedSite:
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
         elif self.locations:
-            names = [extract_name(site_location) for site_location in self.locations]
+            names = list(map(extract_name, self.locations))
             # Locations of one name in two subscriptions or groups need their full ids.
             is_alike = extract_name(location) in names
             display_name = location if is_alike else extract_name(location)

@@ -55,7 +55,7 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_virtual_machines,
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -152,7 +152,10 @@ def _build_inventory(
         unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
-        racks, machine_sku_by_id or {}, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
+        racks,
+        get_mapping(machine_sku_by_id),
+        read_rack_skus(items.list_resources("rack_skus")),
+        "racks" not in unreadable,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
     if not racks and unreadable.isdisjoint(_BASE_KINDS):  # a machine without its rack is not read
@@ -369,7 +372,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         if kind == "agent_pools":
             name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
         text = " ".join(message.split()).rstrip(".")
-        reason = ": ".join(part for part in (status, text) if part)
+        reason = ": ".join(filter(None, (status, text)))
         yield AzFailure(kind, name, state if has_failed else status, reason)
 
 

@@ -137,7 +137,7 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
 
 def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
-    states = (network.read_text(name) for name in ("provisioningState", "detailedStatus"))
+    states = map(network.read_text, ("provisioningState", "detailedStatus"))
     failures = [state for state in states if state in _UNUSABLE_STATES]
     message = network.read_text("detailedStatusMessage") if failures else None
     return f"{failures[0]}: {message}" if message else "".join(failures[:1])

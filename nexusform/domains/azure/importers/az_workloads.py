@@ -72,7 +72,7 @@ class NodeReading:
         self.sku_name = (
             item.read_text("vmSkuName")
             or _find_pool_sku(self.pool, cluster)
-            or ("size-" + "-".join(str(figure) for figure in self.figures))
+            or ("size-" + "-".join(map(str, self.figures)))
         )
 
 
@@ -565,7 +565,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
             id=item.read_text("id", name),
             shape=AzVmSize(cores, memory, local_disk, 1),
             placement=None,
-            hints=tuple(_read_hint(part) for part in item.read_objects("placementHints")),
+            hints=tuple(map(_read_hint, item.read_objects("placementHints"))),
             created_at=read_creation_time(item),
         )
         vms.append(ListedVm(vm, item.read_text("bareMetalMachineId", ""), item))

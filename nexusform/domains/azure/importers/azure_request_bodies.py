@@ -75,8 +75,8 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_bytes(amount: Any) -> int:
-    quantity = parse_quantity(str(amount)) if amount is not None else None
-    return 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
+    quantity = parse_quantity(str(amount))
+    return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -427,8 +427,8 @@ class _ReferenceIndex:
         """Find the blocks in the expressions and depends_on of a block and of its modules."""
         path, _ = block
         resource = self._blocks.get(block, {})
-        parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
-        names = [name for part in parts for name in _list_references(part)]
+        parts = map(resource.get, ("expressions", "for_each_expression", "count_expression"))
+        names = list(chain.from_iterable(map(_list_references, parts)))
         blocks = self._resolve_references_to_blocks(path, [*names, *list_texts(resource, "depends_on")])
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})

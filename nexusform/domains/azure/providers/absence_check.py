@@ -44,11 +44,13 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 
     def describe(request: ReadRequest) -> str:
         target = _find_target(request)
-        reason = _find_reason_of_omission(arm, target, subscription.default_group) if target is not None else ""
-        return f"{request.key.id} in resource group {target.group}, {reason}" if target is not None and reason else ""
+        if target is None:
+            return ""
+        reason = _find_reason_of_omission(arm, target, subscription.default_group)
+        return f"{request.key.id} in resource group {target.group}, {reason}" if reason else ""
 
     with ThreadPoolExecutor(MAX_PARALLEL) as executor:
-        descriptions = [description for description in executor.map(describe, requests) if description]
+        descriptions = list(filter(None, executor.map(describe, requests)))
     if descriptions:
         raise ProviderProblem(
             f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. nexusform does not "

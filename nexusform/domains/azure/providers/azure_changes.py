@@ -267,7 +267,7 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
     fixed_properties = _omit_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:
         fixed_members["properties"] = fixed_properties
-    fixed = [".".join(path) for path in _list_scalar_paths(fixed_members)]
+    fixed = list(map(".".join, _list_scalar_paths(fixed_members)))
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(

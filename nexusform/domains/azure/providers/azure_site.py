@@ -4,7 +4,7 @@ observed. After a change the resource is read back, so hosts of VMs are those re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
@@ -45,7 +45,6 @@ from nexusform.domains.azure.providers.azure_subscription import (
     POOLS,
     VMS,
     AzureSubscription,
-    Body,
     convert_azure_errors,
 )
 from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
@@ -78,7 +77,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -461,15 +460,14 @@ class AzureSiteProvider(ObservedSites):
 
         # The bodies of the object and of its machines and racks.
         is_vm = request.key.type == VM
-        target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
-        target = target if is_vm else _build_cluster_target(request, group)
+        vm_target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
+        target = vm_target if is_vm else _build_cluster_target(request, group)
         body = arm.get_body(target)
         if body is None:
             return None
         properties = get_mapping(body, "properties")
-        nodes: Iterable[Body] = properties.get("nodes") or ()
-        machine_ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
-        ids = {normalize_id(machine_id) for machine_id in machine_ids if machine_id}
+        vms = (properties, *list_mappings(properties, "nodes"))
+        ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
         if not ids <= machine_bodies.keys():  # a machine added since
             machine_bodies |= {normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()}

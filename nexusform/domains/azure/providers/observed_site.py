@@ -89,7 +89,7 @@ class ObservedSites(FixedIdentity):
         self._read = read_sites
         self._is_captured = is_captured
         self._verify_absence = verify_absence
-        super().__init__(identity or {})
+        super().__init__(get_mapping(identity))
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
@@ -201,8 +201,8 @@ class ObservedSites(FixedIdentity):
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
         """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
         recorded = request.attributes
-        site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
-        if site is None:  # the recorded note of an unlisted site stays
+        site = self._find_site(request.key, _SITE)
+        if site is None or not recorded:  # the recorded note of an unlisted site stays
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -213,7 +213,7 @@ class ObservedSites(FixedIdentity):
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Build the note of the observed facts of a rack's machines or a machine."""
-        site = self._find_site_of_object(key.id) if key.type in {RACK, MACHINE} else None
+        site = self._find_site(key, RACK, MACHINE)
         if site is None:
             return {}
         if site.name not in self._machines:
@@ -231,19 +231,21 @@ class ObservedSites(FixedIdentity):
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
-        site = self._find_site_of_object(key.id)
+        site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
         # a cluster that could not be imported
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
-    def _find_site_of_object(self, object_id: str) -> AzSite | None:
-        name = object_id.partition("/")[0]
-        return next((site for site in self._read_sites() if site.name == name), None)
+    def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
+        """Find the site of an object; None without one, and for an object of another type than these."""
+        sites = self._read_sites() if key.type in types else ()
+        name = key.id.partition("/")[0]
+        return next((site for site in sites if site.name == name), None)
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
         """Find the cluster named in the id of a cluster or pool."""
-        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
+        site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
             return None
         name = key.id.split("/")[1]
@@ -305,7 +307,7 @@ class ObservedSites(FixedIdentity):
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             strategy = planned.get(_STRATEGY)
-            site = self._find_site_of_object(key.id) if strategy else None
+            site = self._find_site(key, _SITE) if strategy else None
             if site is not None and site.inventory.update_strategy not in (None, strategy):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)

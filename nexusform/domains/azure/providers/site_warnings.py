@@ -118,8 +118,7 @@ class SiteWarningBuilder:
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their pools."""
-        without_pools = [cluster for cluster in site.inventory.clusters if not cluster.has_pool_list]
-        clusters = [cluster for cluster in without_pools if self._is_managed(cluster, site)]
+        clusters = [c for c in site.inventory.clusters if not c.has_pool_list and self._is_managed(c, site)]
         if clusters:
             names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
             yield (
@@ -142,10 +141,8 @@ class SiteWarningBuilder:
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs on managed machines."""
-        machines = {
-            reference for reference in self.managed if reference[0] in {"nexus_bare_metal_machine", "nexus_rack"}
-        }
-        if not any(one_id.partition("/")[0] == site.name for _, one_id in machines):
+        hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
+        if site.name not in {object_id.partition("/")[0] for kind, object_id in self.managed if kind in hardware_types}:
             return
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
         count = owners.total()

@@ -77,7 +77,7 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 def convert_to_cli_arguments(value: Any) -> Any:
     """Convert a part of a body to CLI arguments: names and keys of administrators move up, keys become plain text."""
     if isinstance(value, list):
-        return [convert_to_cli_arguments(element) for element in value]
+        return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
         return value
     arguments: dict[str, Any] = {}
@@ -146,8 +146,7 @@ set -euo pipefail
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
     """Render the script; return it with descriptions of values without a command argument."""
     writer = _ScriptWriter(objects)
-    steps = [writer.render_deletion(resource) for resource in objects.deleted]
-    steps += [writer.render_cordon(cordon) for cordon in objects.cordons]
+    steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
     for resource in objects.applied:
         write = writer.render_update if resource.action is ResourceAction.UPDATE else writer.render_creation
         steps.append(write(resource))

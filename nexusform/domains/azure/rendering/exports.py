@@ -212,7 +212,7 @@ class _DocumentWriter:
         if isinstance(value, Mapping):
             return {_escape_literal(name): self._convert_value(inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self._convert_value(inner) for inner in value]
+            return list(map(self._convert_value, value))
         return _escape_literal(value) if isinstance(value, str) else value
 
 

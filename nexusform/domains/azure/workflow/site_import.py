@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +42,7 @@ from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
 from nexusform.domains.azure.providers.observed_site import GROUP_KEY, ReadSites
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Action
@@ -106,12 +108,12 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
         sites, problems = source.read()
     except ProviderProblem as problem:
         return (), [build_error("refresh-failed", str(problem))]
-    diagnostics = [convert_problem(problem) for problem in problems]
+    diagnostics = list(map(convert_problem, problems))
     if has_errors(diagnostics):
         return (), diagnostics
     named_sites = apply_recorded_site_names(sites, _list_attributes(state, source.provider))
     imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
-    diagnostics += [convert_problem(finding) for site in imported_sites for finding in site.findings]
+    diagnostics += map(convert_problem, chain.from_iterable(site.findings for site in imported_sites))
     return imported_sites, diagnostics
 
 
@@ -337,7 +339,10 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     computed = add_computed_attributes(attributes, run.project.registries)
     imports: dict[Address, ImportedObject] = {}
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
-        private = {**(item.note or {}), **({GROUP_KEY: item.resource_group} if item.resource_group else {})} or None
+        private = {
+            **get_mapping(item.note),
+            **({GROUP_KEY: item.resource_group} if item.resource_group else {}),
+        } or None
         current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
     options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
