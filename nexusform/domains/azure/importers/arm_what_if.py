@@ -131,8 +131,7 @@ class _WhatIfChangeReader:
             if not kind:
                 continue
             change_type = get_text(value, "changeType").lower()
-            certainty = get_text(value, "changeCertainty").lower() if self._is_stack else ""
-            is_uncertain = is_potential or certainty == "potential"
+            is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 potential_names.append("/".join(names))
                 continue

@@ -196,7 +196,7 @@ class _ChangedSite:
         """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
-        cluster_id = change.id.rpartition("/")[0].rpartition("/")[0] if change.id else ""
+        cluster_id = change.id.rpartition("/")[0].rpartition("/")[0]
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
             return None

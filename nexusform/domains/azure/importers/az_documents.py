@@ -246,7 +246,7 @@ def _resolve_arm_template(document: Any) -> Any:
             values["parameters", name] = declaration["defaultValue"]
 
     def resolve_reference(_: Path, scalar: Any) -> Any:
-        match = _REFERENCE.fullmatch(scalar) if isinstance(scalar, str) else None
+        match = _REFERENCE.fullmatch(get_text(scalar))
         return values.get((match[1], match[2]), scalar) if match is not None else scalar
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}

@@ -414,7 +414,10 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
     # The name and memory quantity of nexusform.
-    pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"} if count else {}
+    kubelet: dict[str, Any] = {}
+    if count:
+        pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"}
+        kubelet = {"kubelet": {"extended_resources": pages}}
     return {
         "count": pool.count,
         "vm_sku_name": pool.vm_sku_name,
@@ -423,7 +426,7 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
         "labels": dict(pool.labels) or None,
         "taint": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints],
         "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
-        **({"kubelet": {"extended_resources": pages}} if pages else {}),
+        **kubelet,
     }
 
 

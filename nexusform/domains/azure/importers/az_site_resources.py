@@ -138,9 +138,10 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
 def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
     states = map(network.read_text, ("provisioningState", "detailedStatus"))
-    failures = [state for state in states if state in _UNUSABLE_STATES]
-    message = network.read_text("detailedStatusMessage") if failures else None
-    return f"{failures[0]}: {message}" if message else "".join(failures[:1])
+    failure = next((state for state in states if state in _UNUSABLE_STATES), None)
+    if failure is None:
+        return ""
+    return ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
 
 
 def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:

@@ -451,7 +451,7 @@ class _ReferenceIndex:
                 expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:
-                stack += self._list_output_references((*module_path, steps[1]), steps[2] if len(steps) > 2 else "")
+                stack += self._list_output_references((*module_path, steps[1]), "".join(steps[2:3]))
             else:
                 size = 3 if steps[0] == "data" else 2
                 blocks.add((module_path, ".".join(steps[:size])))

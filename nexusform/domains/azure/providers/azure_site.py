@@ -105,6 +105,7 @@ _AUTOMATIC_ACTIONS: Final = {
     CordonAction.KEEP: "leaves these machines cordoned, because nexusform did not cordon them",
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
+_PART_TYPES: Final = {CLUSTER: POOL}
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
 # Fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
@@ -190,11 +191,13 @@ class AzureSiteProvider(ObservedSites):
             return ChangeProgress()
         # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
-        ids: set[str] = set()
-        for (kind, object_id), arm_id in self._load_index().managed.items():
-            is_part = kind == POOL and object_id.startswith(f"{key.id}/") and object_id not in separate_pools
-            if (kind, object_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
-                ids.add(normalize_id(arm_id))
+        part_type = _PART_TYPES.get(key.type)
+        ids = {
+            normalize_id(arm_id)
+            for (kind, object_id), arm_id in self._load_index().managed.items()
+            if (kind, object_id) == (key.type, key.id)
+            or (kind == part_type and object_id.startswith(f"{key.id}/") and object_id not in separate_pools)
+        }
         documents = self._subscription.documents
         all_bodies = chain.from_iterable(documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
         bodies = [body for body in all_bodies if normalize_id(str(body.get("id"))) in ids]

@@ -408,8 +408,8 @@ def build_observed_object(
         item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
-    requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
-    differing = tuple(name for name in requested if attributes[name] != planned.get(name))
+    compared = _COMPARED_ATTRIBUTES.get(key.type, ())
+    differing = tuple(name for name in compared if attributes[name] != planned.get(name))
     paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
         paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
@@ -424,6 +424,7 @@ _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _POOL: ("node_count", "vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings"),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
+_COMPARED_ATTRIBUTES: Final = {**_REQUESTED_ATTRIBUTES, RACK: ("availability_zone", "machine_count")}
 _LABELED_MAPS: Final = ("agent_pool", "nodes")  # maps with every entry observed
 _OBSERVED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _CLUSTER: ("nodes", "node_count"),

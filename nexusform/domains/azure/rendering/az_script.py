@@ -20,6 +20,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     UserInput,
     group_inputs_by_name,
 )
+from nexusform.json_data.plain_data import get_value_at_path
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
 EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
@@ -101,21 +102,20 @@ def _extract_keys(part: Any) -> Any:
     """Extract the keys from a list of objects with one key each."""
     if not isinstance(part, list):
         return part
-    return [
-        element["keyData"] if isinstance(element, Mapping) and "keyData" in element else element for element in part
-    ]
+    return [get_value_at_path(element, "keyData") or element for element in part]
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
     """Find the parts of a body without an argument of the command."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)
-    attachment = flags.get("cloud-services-network-attachment")
-    if isinstance(attachment, Mapping) and _DYNAMIC[0] in attachment:
+    if get_value_at_path(flags, "cloud-services-network-attachment", _DYNAMIC[0]) is not None:
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"
 
 
 _GROUP: Final = UserInput(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
+# Command and flags by action.
+_CORDON_COMMANDS: Final = {"cordon": ("cordon",), "evacuate": ("cordon", "--evacuate True"), "uncordon": ("uncordon",)}
 _MACHINES_GROUP: Final = ("machines", "resource", "group")
 _COMMANDS: Final = {
     CLUSTER: "az networkcloud kubernetescluster",
@@ -196,9 +196,8 @@ class _ScriptWriter:
         group = UserInput(
             _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
         )
-        verb = "uncordon" if cordon.verb == "uncordon" else "cordon"
-        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}"]
-        flags += ["--evacuate True"] if cordon.verb == "evacuate" else []
+        verb, *options = _CORDON_COMMANDS[cordon.verb]
+        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}", *options]
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
         return f"# {cordon.address}: {cordon.verb} {cordon.machine}\n{command}\n"
 

@@ -99,7 +99,7 @@ class AzureResource(Struct, frozen=True):
     @property
     def label(self) -> str:
         """Names joined to an identifier; for a VM the name of its block, since samples use it."""
-        if self.type == VM and (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
+        if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
         return text if text[:1].isalpha() else f"_{text}"

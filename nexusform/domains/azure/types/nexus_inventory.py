@@ -341,11 +341,11 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
 
 def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
     """Return a warning if the export is older than max_age or its age is unknown."""
-    max_age = attributes.get("max_age")
-    limit = parse_duration(max_age) if isinstance(max_age, str) else None
+    max_age = get_text(attributes, "max_age")
+    limit = parse_duration(max_age)
     if limit is None:
         return
-    export_time = parse_time(inventory.exported_at) if inventory.exported_at else None
+    export_time = parse_time(get_text(inventory.exported_at))
     current_time = parse_time(now)
     if export_time is None:
         yield Problem(

@@ -75,7 +75,7 @@ class SchedulerSettings(Struct, frozen=True):
     def attributes(self) -> dict[str, Any] | None:
         """Attributes of the scheduler block, None without settings."""
         arguments = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
-        return arguments if any(value is not None for value in arguments.values()) else None
+        return arguments if set(arguments.values()) != {None} else None
 
 
 class PlanPredictionInput(Struct, frozen=True):

@@ -132,7 +132,7 @@ def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     addresses = assign_import_addresses(objects, existing, state)
     new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
     diagnostics += _find_machines_of_renamed_sites(new_objects, objects, state, source.provider)
-    text = _render_configuration(new_objects, addresses, source) if new_objects else ""
+    text = _render_configuration(new_objects, addresses, source)
     return SiteImportPlan(
         objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
     )
