@@ -134,7 +134,7 @@ class ApiClient:
             try:
                 if 300 <= response.status_code < 400:
                     try:
-                        target = parse_origin(str(response.url.join(response.headers.get("Location") or "")))
+                        target = parse_origin(str(response.url.join(response.headers.get("Location", ""))))
                     except Exception:  # noqa: BLE001 - whatever the server wrote there
                         target = "an invalid address"
                     raise WebError(

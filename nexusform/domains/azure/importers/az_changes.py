@@ -249,7 +249,7 @@ class _ChangedSite:
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
-            if path == () or any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
+            if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")

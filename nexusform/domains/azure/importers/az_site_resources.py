@@ -187,10 +187,9 @@ def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple
 def _count_vms_by_network(items: Iterable[ArmItem]) -> Counter[str]:
     """Count the attached VMs of each network by id key."""
     return Counter(
-        normalize_id(network)
+        normalize_id(attachment.read_text("attachedNetworkId", ""))
         for item in items
         for attachment in item.read_objects("networkAttachments")
-        if (network := attachment.read_text("attachedNetworkId")) is not None
     )
 
 

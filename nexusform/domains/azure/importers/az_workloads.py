@@ -199,8 +199,8 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     """
     by_pool: dict[str, list[NodeReading]] = {}
     for node in reading.nodes:
-        if node.pool != CONTROL_PLANE:
-            by_pool.setdefault(node.pool, []).append(node)
+        by_pool.setdefault(node.pool, []).append(node)
+    by_pool.pop(CONTROL_PLANE, None)
     pools = {pool.name: pool for pool in reading.cluster.pools}
     if not reading.cluster.has_pool_list:
         pools = {name: replace(pool, count=len(by_pool.get(name, ())) or pool.count) for name, pool in pools.items()}

@@ -145,7 +145,7 @@ class AzureChangeFailed(ProviderProblem):
         self.code = get_text(error_fields, "code")
         self.status = status
         self.change = change
-        message = ": ".join(str(error_fields[key]) for key in ("code", "message") if error_fields.get(key))
+        message = ": ".join(filter(None, (self.code, get_text(error_fields, "message"))))
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
