@@ -186,7 +186,7 @@ class _SiteImport:
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
         used_slots: set[tuple[str, int]] = set()
-        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot, m.name)):
+        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):
             slot = machine.slot
             while slot < 1 or (machine.rack, slot) in used_slots:
                 slot += 1
