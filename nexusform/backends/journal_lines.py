@@ -39,7 +39,7 @@ def split_journal(texts: Iterable[bytes]) -> list[bytes]:
     """Return the lines of the pieces of a journal, in order."""
     lines: list[bytes] = []
     for text in texts:
-        lines += [line for line in text.split(b"\n") if line]
+        lines += filter(None, text.split(b"\n"))
     return lines
 
 

@@ -57,10 +57,9 @@ class DocumentCipher:
     def is_current(self, document: bytes) -> bool:
         """Return whether a stored document has the configured method."""
         keys = self._encryption.methods[self._target.method]
-        if keys is None or not is_encrypted(document):
-            return keys is None and not is_encrypted(document)
-        header, _ = _split_encrypted_document(document, "")
-        return bool(header.get("keys") == ".".join(keys))
+        if keys is None:
+            return not is_encrypted(document)
+        return is_encrypted(document) and _split_encrypted_document(document, "")[0].get("keys") == ".".join(keys)
 
     def encrypt(self, document: bytes, purpose: str) -> bytes:
         """Return the encrypted document, as one line without a line end. Raises EncryptionProblem."""
@@ -97,10 +96,7 @@ class DocumentCipher:
         if header.get("purpose") != purpose:
             raise EncryptionProblem(f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}.")
         reasons: list[str] = []
-        for method in methods:
-            keys = self._encryption.methods[method]
-            if keys is None:
-                continue
+        for keys in filter(None, map(self._encryption.methods.__getitem__, methods)):
             try:
                 return self._decrypt_with_key(keys, header, data)
             except EncryptionProblem as problem:

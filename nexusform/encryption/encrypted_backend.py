@@ -36,8 +36,7 @@ class EncryptedBackend:
     def write(self, document: bytes) -> None:
         """Encrypt and replace the document. An equal document with the same method is not written."""
         stored = self.inner.read()
-        is_current = stored is not None and self._sealer.is_current(stored)
-        if not is_current or self._decrypt_or_none(stored) != document:
+        if stored is None or not self._sealer.is_current(stored) or self._decrypt_or_none(stored) != document:
             self.inner.write(self._encrypt(document, STATE))
 
     def is_outdated(self) -> bool:
@@ -127,10 +126,8 @@ class EncryptedBackend:
         sealed = self._encrypt_records(records)
         self.inner.write_checkpoint(self._encrypt(document, STATE), sealed)
 
-    def _decrypt_or_none(self, document: bytes | None) -> bytes | None:
-        """Return the document, None also if it cannot be decrypted (it is about to be replaced)."""
-        if document is None:
-            return None
+    def _decrypt_or_none(self, document: bytes) -> bytes | None:
+        """Return the document, None if it cannot be decrypted (it is about to be replaced)."""
         try:
             return self._sealer.decrypt(document, STATE, self.describe())
         except EncryptionProblem:

@@ -95,8 +95,7 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
         hash_name = str(meta.get("hash_function", ""))
     if hash_name not in _HASHES:
         raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
-    algorithm = hashes.SHA256() if hash_name == "sha256" else hashes.SHA512()
-    derivation = PBKDF2HMAC(algorithm, KEY_BYTES, salt, iterations)
+    derivation = PBKDF2HMAC(getattr(hashes, hash_name.upper())(), KEY_BYTES, salt, iterations)
     new_meta = {"salt": _encode_base64(salt), "iterations": iterations, "hash_function": hash_name}
     return EncryptionKey(derivation.derive(passphrase.encode()), new_meta)
 

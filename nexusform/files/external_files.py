@@ -202,7 +202,5 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
 
 def list_command_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the path of a program, and the existing files of its arguments."""
-    program = shutil.which(words[0], path=environment.get("PATH")) if words else None
-    if program:
-        yield program
+    yield from filter(None, (shutil.which(word, path=environment.get("PATH")) for word in words[:1]))
     yield from (word for word in words[1:] if os.path.lexists(word))

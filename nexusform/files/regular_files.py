@@ -190,10 +190,9 @@ def write_file_atomically(
         if backup is not None and old_file is not None:
             _replace_backup_file(old_file, path, backup)
     except BaseException:
-        for leftover in (temporary, old_file):
+        for leftover in filter(None, (temporary, old_file)):
             with suppress(OSError):
-                if leftover is not None:
-                    leftover.unlink()
+                leftover.unlink()
         raise
     if durable:
         sync_directory(path.parent)

@@ -134,7 +134,7 @@ class ApiClient:
             try:
                 if 300 <= response.status_code < 400:
                     try:
-                        target = parse_origin(str(response.url.join(response.headers.get("Location") or "")))
+                        target = parse_origin(str(response.url.join(response.headers.get("Location", ""))))
                     except Exception:  # noqa: BLE001 - whatever the server wrote there
                         target = "an invalid address"
                     raise WebError(
@@ -282,5 +282,4 @@ def _remove_python_marks(message: str) -> str:
 
 
 def _get_first_line(problem: BaseException) -> str:
-    lines = str(problem).strip().splitlines()
-    return (lines[0] if lines else type(problem).__name__).rstrip(".")
+    return next(iter(str(problem).strip().splitlines()), type(problem).__name__).rstrip(".")

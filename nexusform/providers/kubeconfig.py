@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -71,7 +71,7 @@ class ExecPlugin(Struct, frozen=True):
             raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            last_line = lines[-1].strip()[:_MAX_MESSAGE] if lines else "no error output"
+            last_line = ["no error output", *lines][-1].strip()[:_MAX_MESSAGE]
             raise ExecPluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
         token = _parse_token(result.stdout)
         if not token:
@@ -138,7 +138,7 @@ TRUSTED: Final = KubeconfigTrust()
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
     """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
     _require_lightkube()
-    source = format_list([str(path) for path in paths])
+    source = format_list(list(map(str, paths)))
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
     current = context
     for path in paths:
@@ -171,7 +171,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
     if isinstance(plug_in, Mapping) and confinement.root:
-        words = [str(plug_in.get("command")), *map(str, plug_in.get("args") or ())]
+        words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
         if is_untrusted_path(path, confinement):
@@ -187,7 +187,7 @@ def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, 
         for name in ("certificate-authority", "client-certificate")
         if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))
     ]
-    prefix = f"{format_list([str(path) for path in paths])} is in the work tree of a sandboxed run"
+    prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
         raise KubeconfigProblem(
             f"{prefix}: {format_list(fields)} {select_word_form(len(fields), 'is', 'are')} not allowed there. "
@@ -334,7 +334,7 @@ def _build_plugin(account: KubernetesAccount) -> ExecPlugin:
         hint = (plug_in.installHint or "").strip()
         raise KubeconfigProblem(
             f'{account.source} cannot be used: the sign-in program "{plug_in.command}" of the user '
-            f"{account.user_name} is not found.{f' {hint}' if hint else ''}"
+            f"{account.user_name} is not found. {hint}".rstrip()
         )
     environment = {variable.name: variable.value for variable in plug_in.env or ()}
     cluster = account.cluster if entry.get("provideClusterInfo") else None

@@ -73,7 +73,7 @@ class FixedIdentity:
         """Compare the settings; a missing one matches every other."""
         for name, value in observed.items():
             known = str(recorded.get(name) or "")
-            if known and value and known != value:
+            if value and known not in ("", value):
                 difference = f"{name} is {known} in the state, and {value} here"
                 return IdentityComparison(is_known=True, difference=difference, accepted_by=(value,))
         return IdentityComparison(is_known=True)

@@ -25,7 +25,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, get_mapping, replace_unknown
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, replace_unknown
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
@@ -84,7 +84,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     if operation not in OPERATIONS:
         raise ProviderProblem(f'fault: operation must be one of {", ".join(OPERATIONS)}, not "{operation}".')
     address = str(block["address"])
-    pattern = re.compile(".*".join(re.escape(part) for part in address.split("*")), re.DOTALL)
+    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)
     times = block.get("times")
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):
@@ -92,7 +92,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     return Fault(
         pattern=pattern,
         operation=operation,
-        error=str(block.get("error") or ""),
+        error=get_text(block, "error"),
         delay=parse_delay(str(block.get("delay") or "0s")),
         times=1 if times is None else int(times),
         after_effect=bool(block.get("after_effect")),
@@ -117,7 +117,7 @@ def parse_path(text: str) -> Path:
         if match is None:
             raise ProviderProblem(f'fault: answer "{text}" is not an attribute path.')
         name, number, quoted = match.groups()
-        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted or ""))
+        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted))
         position = match.end()
     return tuple(steps)
 
@@ -136,7 +136,7 @@ def _replace_value_at_path(value: Any, path: Path, new: Any) -> Any:
         return new
     step, remaining_path = path[0], path[1:]
     if isinstance(step, int):
-        items = list(value) if isinstance(value, list) else []
+        items = [*get_list(value)]
         items += [None] * (step + 1 - len(items))
         items[step] = _replace_value_at_path(items[step], remaining_path, new)
         return items
@@ -185,7 +185,7 @@ def make_provider(
     """
     faults: list[Fault] = []
     mistakes: list[str] = []
-    for block in settings.get("fault") or ():
+    for block in get_list(settings, "fault"):
         try:
             faults.append(parse_fault(block))
         except ProviderProblem as problem:
@@ -237,7 +237,7 @@ class SimulatedProvider:
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object, unless it exists already. Raises ProviderProblem."""
-        planned = replace_unknown(request.planned or {})
+        planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("create", request)
         existing = self._reality.get_attributes(request.key) if self._reality else None
         if request.key.type == MACHINE_ACTION_TYPE:
@@ -253,7 +253,7 @@ class SimulatedProvider:
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Change the object. Raises ProviderProblem."""
-        planned = replace_unknown(request.planned or {})
+        planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("update", request)
         result: Mapping[str, Any] = planned
         if self._reality:
@@ -321,10 +321,10 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
         return existing
     if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(existing, Mapping):
         removed_names = prior.keys() - planned.keys()
-        names = [name for name in {**planned, **existing} if name not in removed_names]
         return {
             name: _merge_planned_changes_into_existing(prior.get(name), planned.get(name), existing.get(name))
-            for name in names
+            for name in {**planned, **existing}
+            if name not in removed_names
         }
     return planned
 

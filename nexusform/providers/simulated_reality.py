@@ -53,7 +53,7 @@ class Reality:
         self._log_size = 0
         # the log ends with the rest of a failed write that could not be truncated
         self._is_log_damaged = False
-        self._known_marks: _Marks | None = None  # marks of file and log at the last read or write
+        self._known_marks: _Marks = (None, None)  # marks of file and log at the last read or write
         self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
 
     def load(self) -> None:
@@ -183,7 +183,7 @@ class Reality:
 
     def _reject_concurrent_file_change(self) -> None:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
-        if self._known_marks is not None and self._known_marks != self._read_file_identities():
+        if self._known_marks != self._read_file_identities():
             raise ProviderProblem(
                 f"Another process changed the reality file {self._path} during this run. It was not overwritten."
             )

@@ -52,7 +52,7 @@ class MachineFact(Struct, frozen=True):
     """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`. `find_reason` returns
     the reason that a machine with this value takes no new VM; "" for none. `is_override`: also an argument of a rack's
     machine_override. `export_field` is its field in an export, "" for none; `absent_value` is the value if an export
-    lacks that field (the machine then counts as not ready), None for the default.
+    lacks that field (the machine then counts as not ready).
     """
 
     name: str
@@ -60,7 +60,7 @@ class MachineFact(Struct, frozen=True):
     find_reason: Callable[[Any], str]
     is_override: bool = False
     export_field: str = ""
-    absent_value: str | None = None
+    absent_value: str = ""
 
 
 def is_compute_plane_role(role: str) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, overload
 
@@ -29,7 +29,7 @@ def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]
-    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered else ""
+    return parts[lowered.index("resourcegroups") + 1] if "resourcegroups" in lowered[:-1] else ""
 
 
 def extract_name(arm_id: str | None) -> str:
@@ -124,8 +124,8 @@ class ArmItem:
 
     def read_texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, () if absent."""
-        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings") or []
-        if all(_is_valid_unicode_string(part) for part in value):
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of strings", [])
+        if all(map(_is_valid_unicode_string, value)):
             return tuple(value)
         self._report_wrong_type(key, "a list of strings", value)
         return ()
@@ -137,21 +137,22 @@ class ArmItem:
 
     def read_object_or_empty(self, key: str) -> ArmItem:
         """Return an object field as an item, without fields if it is absent."""
-        value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
-        return ArmItem(self.file, self.build_path(key), value or {}, self._findings)
+        value = self._read_typed_field(key, FieldKind.OBJECT, "an object", {})
+        return ArmItem(self.file, self.build_path(key), value, self._findings)
 
     def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""
-        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects")
-        return _wrap_objects(self.file, self.build_path(key), value or [], self._findings)
+        value = self._read_typed_field(key, FieldKind.LIST, "a list of objects", [])
+        return _wrap_objects(self.file, self.build_path(key), value, self._findings)
 
-    def _read_typed_field(self, key: str, shape: FieldKind, expected: str) -> Any:
-        """Return a field of the expected shape; otherwise add a finding and return None."""
+    def _read_typed_field(self, key: str, shape: FieldKind, expected: str, default: Any = None) -> Any:
+        """Return a field of the expected shape; the default for an absent one, and for others after a finding."""
         value = self.read_value(key)
-        if value is None or shape.is_valid(value):
+        if shape.is_valid(value):
             return value
-        self._report_wrong_type(key, expected, value)
-        return None
+        if value is not None:
+            self._report_wrong_type(key, expected, value)
+        return default
 
     def is_equal(self, other: ArmItem) -> bool:
         """Return True if both items have the same fields."""
@@ -165,6 +166,14 @@ class ArmItem:
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
         self.report(key, SHAPE, f"{expected} is needed here, not {describe_type(value)}.")
+
+
+def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem]]:
+    """Yield the items with their required name; add a finding for an item without one."""
+    for item in items:
+        name = item.read_required_text("name")
+        if name is not None:
+            yield name, item
 
 
 # Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.

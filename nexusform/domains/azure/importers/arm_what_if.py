@@ -17,7 +17,7 @@ from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.json_data.plain_data import get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path, list_mappings
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -97,9 +97,7 @@ def _read_changes(
         return (), [_build_missing_list_problem(file, list_name, command)]
     reader = _WhatIfChangeReader(file, is_stack=is_stack)
     reader.collect_resource_changes(list_name, document[list_name])
-    potential = document.get("potentialChanges")
-    if isinstance(potential, list):
-        reader.collect_resource_changes("potentialChanges", potential, is_potential=True)
+    reader.collect_resource_changes("potentialChanges", get_list(document, "potentialChanges"), is_potential=True)
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
     if changes:
@@ -133,8 +131,7 @@ class _WhatIfChangeReader:
             if not kind:
                 continue
             change_type = get_text(value, "changeType").lower()
-            certainty = get_text(value, "changeCertainty").lower() if self._is_stack else ""
-            is_uncertain = is_potential or certainty == "potential"
+            is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
                 potential_names.append("/".join(names))
                 continue
@@ -207,8 +204,8 @@ class _WhatIfChangeReader:
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings."""
-        for diagnostic in diagnostics if isinstance(diagnostics, list) else ():
-            if isinstance(diagnostic, Mapping) and diagnostic.get("message"):
+        for diagnostic in list_mappings(diagnostics):
+            if diagnostic.get("message"):
                 detail = f"Azure says: {diagnostic.get('code')}: {diagnostic['message']}"
                 self._report(get_text(diagnostic, "target"), "unknown-in-plan", detail, is_warning=True)
 
@@ -229,7 +226,7 @@ def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse kind and names from an ARM id; return ("", ()) for other types."""
     _, separator, suffix = arm_id.rpartition("/providers/")
     parts = suffix.split("/")
-    if not separator or len(parts) < 3 or len(parts) % 2 == 0:
+    if not separator or len(parts) % 2 == 0:
         return "", ()
     type_name = "/".join([parts[0], *parts[1::2]])
     kind = KIND_OF.get(type_name.lower(), "")

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
 from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
@@ -276,10 +277,7 @@ def format_missing_nodes(clusters: Sequence[AzCluster]) -> str:
 
 def build_pool_command(cluster: AzCluster) -> str:
     """Build the command that captures the agent pools of a cluster."""
-    parts = cluster.id.split("/")
-    lowered = [part.lower() for part in parts]
-    group_index = lowered.index("resourcegroups") + 1 if "resourcegroups" in lowered[:-1] else 0
-    group = shlex.quote(parts[group_index]) if group_index else "RESOURCE_GROUP"
+    group = shlex.quote(extract_resource_group(cluster.id) or "RESOURCE_GROUP")
     standard = _FILES["agent_pools"]
     command = standard.command.replace("RESOURCE_GROUP", group).replace("CLUSTER", shlex.quote(cluster.name))
     return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"

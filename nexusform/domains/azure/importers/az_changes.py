@@ -131,7 +131,7 @@ class _ChangedSite:
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         keys: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(read_extended_location(item) for item in items.list_resources(kind))
+            keys |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
         for item in items.list_resources("clusters"):
             keys[read_extended_location(item, "clusterExtendedLocation")] = None
         keys.pop("", None)
@@ -196,10 +196,12 @@ class _ChangedSite:
         """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
-        cluster_id = change.id.rpartition("/")[0].rpartition("/")[0] if change.id else ""
+        cluster_id = change.id.rpartition("/")[0].rpartition("/")[0]
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
-        if owner is None or owner in self.bodies[CLUSTERS]:
-            return None if owner is None else f"{owner}/agentpools/{change.names[-1].lower()}"
+        if owner is None:
+            return None
+        if owner in self.bodies[CLUSTERS]:
+            return f"{owner}/agentpools/{change.names[-1].lower()}"
         if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
             detail = (
                 f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
@@ -247,7 +249,7 @@ class _ChangedSite:
         is_complete = True
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
-            if path == () or any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
+            if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
                 is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
@@ -298,9 +300,9 @@ class _ChangedSite:
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
         elif self.locations:
-            names = [extract_name(site_location) for site_location in self.locations]
+            names = list(map(extract_name, self.locations))
             # Locations of one name in two subscriptions or groups need their full ids.
-            is_alike = bool(location) and extract_name(location) in names
+            is_alike = extract_name(location) in names
             display_name = location if is_alike else extract_name(location)
             message = f'its extended location is "{display_name}"' if location else "it has no known one"
             sites = format_list(list(self.locations) if is_alike else names)
@@ -371,9 +373,8 @@ class _ChangedSite:
         self._is_only_initial_pool(change, key)
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
-            pools = self.bodies[POOLS]
-            for pool in [pool_key for pool_key in pools if pool_key.startswith(f"{key}/")]:
-                del pools[pool]
+            pools = self.bodies[POOLS].items()
+            self.bodies[POOLS] = {pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")}
         if change.kind != POOLS:
             return
         owner = key.rpartition("/agentpools/")[0]
@@ -381,9 +382,7 @@ class _ChangedSite:
         cluster = self.bodies[CLUSTERS][owner]
         nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
-            pool_ids = [normalize_id(str(get_value_at_path(node, "agentPoolId") or "")) for node in nodes]
-            remaining_nodes = [node for node, pool_id in zip(nodes, pool_ids, strict=True) if pool_id != key]
-            properties = {"nodes": remaining_nodes}
+            properties = {"nodes": [node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key]}
             self.bodies[CLUSTERS][owner] = cluster.merge_properties(cluster.file, cluster.path, properties)
 
     def _report(self, change: ToolChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:

@@ -124,10 +124,9 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()
-    clusters = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
-    pool_ids = (pool.read_text("id", "") for pool in by_kind["agent_pools"])
-    owners = {extract_name(extract_parent_id(pool_id)) for pool_id in pool_ids}
-    return tuple(sorted(name for name in owners if name and name.lower() not in clusters))
+    clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
+    owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
+    return tuple(sorted(name for name in owners if name.lower() not in clusters))
 
 
 def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
@@ -247,7 +246,7 @@ def _resolve_arm_template(document: Any) -> Any:
             values["parameters", name] = declaration["defaultValue"]
 
     def resolve_reference(_: Path, scalar: Any) -> Any:
-        match = _REFERENCE.fullmatch(scalar) if isinstance(scalar, str) else None
+        match = _REFERENCE.fullmatch(get_text(scalar))
         return values.get((match[1], match[2]), scalar) if match is not None else scalar
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}

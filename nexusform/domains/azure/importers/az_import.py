@@ -186,21 +186,20 @@ class _SiteImport:
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
         used_slots: set[tuple[str, int]] = set()
-        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot, m.name)):
+        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):
             slot = machine.slot
             while slot < 1 or (machine.rack, slot) in used_slots:
                 slot += 1
             used_slots.add((machine.rack, slot))
             rack_id = f"{self.name}/{machine.rack}"
             machine_id = f"{rack_id}/{machine.name}"
-            own_hardware = machine.hardware if machine.machine_sku is None else None
             attributes = {
                 "id": machine_id,
                 "rack_id": rack_id,
                 "name": machine.name,
                 "slot": slot,
-                "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
-                "machine": own_hardware and _HARDWARE_FORM(own_hardware),
+                "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
+                "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
                 **machine.facts,
                 "cordoned": None,
                 "occupied": self.occupied.get(machine.name, []),
@@ -219,11 +218,11 @@ class _SiteImport:
         for node in cluster.nodes:
             by_pool.setdefault(node.pool, []).append(node)
         plane = by_pool.get(CONTROL_PLANE, [])
-        plane_sku = cluster.control_plane_sku or next((n.vm_sku_name for n in plane if n.vm_sku_name), None)
+        plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
         pools = self._build_pools(cluster)
         skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
         missing = [sku for sku in skus if sku not in self.skus]
-        if missing or plane_sku is None:
+        if missing:
             self._count_cluster_as_occupied(cluster, missing)
             return None
         for duplicate in cluster.duplicate_nodes:
@@ -269,9 +268,9 @@ class _SiteImport:
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
-    def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
-        """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
-        reason = f"the size is unknown for {missing[0]}" if missing and missing[0] else "it names no VM SKU"
+    def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str]) -> None:
+        """Report a cluster with unknown VM SKUs and count its nodes as occupied capacity."""
+        reason = f"the size is unknown for {missing[0]}" if missing[0] else "it names no VM SKU"
         detail = f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
         self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
@@ -309,7 +308,7 @@ class _SiteImport:
         }
         if node is None:
             return record
-        sku = self.skus.get(node.vm_sku_name or sku_name, self.skus[sku_name])
+        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
             self._add_capacity_beyond_sku(node, node.placement.machine, sku)
@@ -415,7 +414,10 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
     # The name and memory quantity of nexusform.
-    pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"} if count else {}
+    kubelet: dict[str, Any] = {}
+    if count:
+        pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"}
+        kubelet = {"kubelet": {"extended_resources": pages}}
     return {
         "count": pool.count,
         "vm_sku_name": pool.vm_sku_name,
@@ -424,7 +426,7 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
         "labels": dict(pool.labels) or None,
         "taint": [{"key": t.key, "value": t.value, "effect": t.effect} for t in pool.taints],
         "upgrade_settings": None if settings == UPGRADE_DEFAULTS else settings,
-        **({"kubelet": {"extended_resources": pages}} if pages else {}),
+        **kubelet,
     }
 
 
@@ -546,14 +548,14 @@ def build_observed_facts_note(
         machine = machines.get(str(attributes["name"]))
         if machine is None:
             return {}
-        is_requested = attributes.get("cordoned") is True or attributes.get("evacuate") is True
+        is_requested = True in (attributes.get("cordoned"), attributes.get("evacuate"))
         return {OBSERVED_KEY: build_machine_observation(machine, before, time, is_requested=is_requested)}
     overrides = get_mapping(attributes, "machine_override")
     records = {}
-    for name in attributes.get("machines") or ():
+    for name in get_mapping(attributes, "machines"):
         if name in machines:
             override = get_mapping(overrides, name)
-            is_requested = override.get("cordoned") is True or override.get("evacuate") is True
+            is_requested = True in (override.get("cordoned"), override.get("evacuate"))
             records[name] = build_machine_observation(
                 machines[name], get_mapping(before, name), time, is_requested=is_requested
             )

@@ -55,6 +55,7 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_virtual_machines,
 )
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -131,7 +132,7 @@ def _read_exported_resources(documents: Documents, findings: list[Problem]) -> t
     ]
     moments = []
     for name, text in [*file_times, *items.export_times]:
-        moment = parse_time(text) if isinstance(text, str) else None
+        moment = parse_time(get_text(text))
         if moment is not None:
             moments.append(moment)
             continue
@@ -151,10 +152,13 @@ def _build_inventory(
         unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
-        racks, machine_sku_by_id or {}, read_rack_skus(items.list_resources("rack_skus")), "racks" not in unreadable
+        racks,
+        get_mapping(machine_sku_by_id),
+        read_rack_skus(items.list_resources("rack_skus")),
+        "racks" not in unreadable,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
-    if not racks and not machines and unreadable.isdisjoint(_BASE_KINDS):
+    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # a machine without its rack is not read
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
     clusters, nodes, skus = read_clusters(
@@ -197,22 +201,19 @@ def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
-    strategy = {field_name: strategies[0].get(azure_name) for field_name, azure_name in _STRATEGY_FIELDS.items()}
-    texts, numbers = ("type", "threshold_type"), ("max_unavailable", "threshold_value")
-    if not all(isinstance(strategy[name], str | None) for name in texts):
-        return None
-    if not all(isinstance(strategy[name], int | None) for name in numbers):
+    strategy = {name: strategies[0].get(azure_name) for name, (azure_name, _) in _STRATEGY_FIELDS.items()}
+    if not all(isinstance(strategy[name], kind | None) for name, (_, kind) in _STRATEGY_FIELDS.items()):
         return None
     return {**strategy, "type": strategy["type"] or "Rack"}
 
 
-# nexusform names of the fields of an updateStrategy.
-_STRATEGY_FIELDS: Final = {
-    "type": "strategyType",
-    "max_unavailable": "maxUnavailable",
-    "threshold_type": "thresholdType",
-    "threshold_value": "thresholdValue",
-    "wait_time_minutes": "waitTimeMinutes",
+# Fields of an updateStrategy, with their Python type, by nexusform name.
+_STRATEGY_FIELDS: Final[Mapping[str, tuple[str, type[str | int]]]] = {
+    "type": ("strategyType", str),
+    "max_unavailable": ("maxUnavailable", int),
+    "threshold_type": ("thresholdType", str),
+    "threshold_value": ("thresholdValue", int),
+    "wait_time_minutes": ("waitTimeMinutes", int),
 }
 
 
@@ -274,7 +275,7 @@ def resolve_vm_placements(
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:
-        machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
+        machine = machines.get(normalize_id(listed_vm.machine_id))
         if machine is None:
             if not listed_vm.machine_id:
                 unplaced.append(listed_vm)
@@ -371,7 +372,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         if kind == "agent_pools":
             name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
         text = " ".join(message.split()).rstrip(".")
-        reason = ": ".join(part for part in (status, text) if part)
+        reason = ": ".join(filter(None, (status, text)))
         yield AzFailure(kind, name, state if has_failed else status, reason)
 
 

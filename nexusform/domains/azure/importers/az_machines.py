@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, iterate_named_items, normalize_id
 from nexusform.domains.azure.importers.az_records import AzMachine, AzRack
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import MachineSku
@@ -63,10 +63,7 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
 def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
     """Read the rack SKUs of `az networkcloud racksku list` by name in lower case."""
     skus: dict[str, RackSku] = {}
-    for item in items:
-        name = item.read_required_text("name")
-        if name is None:
-            continue
+    for name, item in iterate_named_items(items):
         servers: dict[int, tuple[str | None, str]] = {}
         for key, role in (("computeMachines", COMPUTE), ("controllerMachines", MANAGEMENT)):
             for server in item.read_objects(key):
@@ -86,15 +83,12 @@ def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
     """Read the racks by id key; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
     names: set[str] = set()
-    for item in items:
-        name = item.read_required_text("name")
-        rack_id = item.read_text("id") or name
-        if name is None or rack_id is None:
-            continue
+    for name, item in iterate_named_items(items):
         if name in names:
             item.report("name", "duplicate-rack", f'the rack "{name}" is listed twice.')
             continue
         names.add(name)
+        rack_id = item.read_text("id", name)
         racks[normalize_id(rack_id)] = _build_rack(item, name, rack_id)
     return racks
 
@@ -190,7 +184,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
             _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
     if item.read_value("machineRoles") is None:
-        facts["roles"] = [find_role_in_sku(sku_id) or slot_role or COMPUTE]
+        facts["roles"] = [find_role_in_sku(sku_id) or slot_role]
     return AzMachine(
         name=name,
         id=item.read_text("id", name),
@@ -216,7 +210,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
         text = item.read_text(fact.export_field)
         if text is not None:
             facts[fact.name] = text
-        elif fact.absent_value is not None:
+        else:
             facts[fact.name] = fact.absent_value
             absent.append(fact.export_field)
     if absent:
@@ -226,10 +220,9 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
     return facts
 
 
-def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str | None]:
-    """Find hardware and role of the server in a slot, from the list of rack SKUs."""
-    sku = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)))
-    return sku.get(slot, (None, None)) if sku is not None else (None, None)
+def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str]:
+    """Find hardware and role of the server in a slot, from the list of rack SKUs; compute-plane if it is not there."""
+    return rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {}).get(slot, (None, COMPUTE))
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
@@ -285,11 +278,14 @@ def read_planned_site(
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
         single = cluster.read_object("aggregatorOrSingleRackDefinition")
-        definitions = [*([single] if single is not None else []), *cluster.read_objects("computeRackDefinitions")]
-        for number, definition in enumerate(definitions, 0 if single is not None else 1):
-            network_rack = definition.read_text("networkRackId")
-            name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
-            name = name or f"{cluster.read_text('name', 'cluster')}-rack{number}"
+        definitions = [single, *cluster.read_objects("computeRackDefinitions")]
+        for number, definition in enumerate(definitions):
+            if definition is None:
+                continue
+            serial_number = definition.read_text(
+                "rackSerialNumber", f"{cluster.read_text('name', 'cluster')}-rack{number}"
+            )
+            name = extract_name(definition.read_text("networkRackId")) or serial_number
             rack = _build_rack(definition, name, name)
             racks[normalize_id(rack.id)] = rack
             for server in definition.read_objects("bareMetalMachineConfigurationData"):
@@ -297,7 +293,7 @@ def read_planned_site(
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
         kind, detail = "missing-field", "racks and machines were not captured, and this Nexus cluster defines none."
-        if definitions:
+        if any(definitions):
             roles = (
                 "" if options.rack_skus else ", and as compute-plane, because rack_skus.json with the slots is missing"
             )
@@ -324,5 +320,5 @@ def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOpt
         machine_sku=sku or rack.machine_sku,
         machine_sku_id=None,
         machine_name=server.read_text("machineName"),
-        facts={**get_default_facts(), "roles": [role or COMPUTE]},
+        facts={**get_default_facts(), "roles": [role]},
     )

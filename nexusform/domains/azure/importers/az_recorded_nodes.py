@@ -61,7 +61,7 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
     arguments = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *arguments]):
-        pool_arguments = arguments[key].arguments if key in arguments else None
+        pool_arguments = arguments.get(key, RecordedPoolNodes()).arguments
         azure_arguments = pool_arguments and {
             name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments
         }

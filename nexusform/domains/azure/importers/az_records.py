@@ -76,7 +76,7 @@ class AzNode(Struct, frozen=True):
     cluster: str
     pool: str
     role: str
-    vm_sku_name: str | None
+    vm_sku_name: str
     shape: AzVmSize
     placement: AzVmLocation | None
     detailed_status: str | None = None

@@ -10,7 +10,13 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    ArmItem,
+    extract_name,
+    extract_resource_group,
+    iterate_named_items,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.plans.site_capacity.site_resource_capacity import (
     ApplianceUsage,
@@ -43,31 +49,24 @@ _Network: TypeAlias = tuple[str, str, int | None]
 
 def read_site_resources(items: AzResources) -> SiteResources:
     """Read the supplies of a site, with unique network names; kinds without a complete list are unknown (None)."""
-    networks = list(_read_networks(items.list_resources(NETWORKS))) if NETWORKS in items.listed_kinds else None
-    appliances = None
-    if APPLIANCES in items.listed_kinds:
-        appliances = tuple(_read_appliances(items.list_resources(APPLIANCES)))
-    volumes, sizes = None, []
-    if VOLUMES in items.listed_kinds:
-        sizes = [item.read_number("sizeMiB", 0) for item in items.list_resources(VOLUMES)]
-        volumes = len(sizes), sum(sizes)
-    versions = None
-    if VERSIONS in items.listed_kinds:
-        minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
-        versions = {entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}
-    known_versions = versions.values() if versions is not None else ()
-    names = _build_network_names(networks or ())
+    listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
+    networks = list(_read_networks(listed.get(NETWORKS, ())))
+    appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
+    sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
+    minors = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
+    versions = {entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}
+    names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
     attached = _count_vms_by_network(items.list_resources("virtual_machines"))
-    addresses = (NetworkAddresses(names[key], size, attached[key]) for key, _, size in networks or ())
+    addresses = tuple(NetworkAddresses(names[key], size, attached[key]) for key, _, size in networks)
     return SiteResources(
-        networks=None if networks is None else tuple(addresses),
-        storage=appliances,
-        volumes=volumes,
+        networks=addresses if NETWORKS in listed else None,
+        storage=appliances if APPLIANCES in listed else None,
+        volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
-        versions=None if versions is None else tuple(versions),
-        supported_until=tuple((version, until) for version, until, _ in known_versions if until),
-        available_until=tuple((version, until) for version, _, until in known_versions if until),
+        versions=tuple(versions) if VERSIONS in listed else None,
+        supported_until=tuple((version, until) for version, until, _ in versions.values() if until),
+        available_until=tuple((version, until) for version, _, until in versions.values() if until),
         clusters=clusters,
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
@@ -80,8 +79,7 @@ def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
     counts = Counter(name for _, name, _ in networks)
     names: dict[str, str] = {}
     for key, name, _ in networks:
-        parts = key.split("/")
-        group = parts[parts.index("resourcegroups") + 1] if "resourcegroups" in parts[:-1] else ""
+        group = extract_resource_group(key)
         names[key] = f"{group}/{name}" if group and counts[name] > 1 else name
     return names
 
@@ -90,10 +88,10 @@ def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     """Read the runtime version of the only Nexus cluster; None if there is none or several."""
     if len(clusters) != 1:
         return None
-    version = clusters[0].read_text("clusterVersion")
+    version = clusters[0].read_text("clusterVersion", "")
     upgrade_items = clusters[0].read_objects("availableUpgradeVersions")
     offers = [_read_upgrade_offer(item, to) for item in upgrade_items if (to := item.read_text("targetClusterVersion"))]
-    return RuntimeVersion(version or "", tuple(offers)) if version or offers else None
+    return RuntimeVersion(version, tuple(offers)) if version or offers else None
 
 
 def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
@@ -106,7 +104,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
     of a minor version are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0,
     supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
     """
-    version = minor.read_text("version")
+    version = minor.read_text("version", "")
     first, *bundles = minor.read_text("description", "").split(_BUNDLE_KEY)
     parsed = []
     # The end of availability precedes the name of its bundle, the end of support follows it.
@@ -116,25 +114,22 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
             available = _AVAILABILITY_END.search(previous.rpartition(_NEXT_BUNDLE)[2])
             parsed.append((bundle[1], support[1] if support else "", available[1] if available else ""))
     if parsed or version:
-        yield from parsed or [(version or "", "", "")]
+        yield from parsed or [(version, "", "")]
 
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
     """Read the networks with their IPv4 host addresses, None without a valid prefix. The platform reserves some."""
-    for item in items:
-        name = item.read_required_text("name")
-        if name is None:
-            continue
+    for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
-        usable = None if size is None else max(size - 2, 1) if size > 1 else size
+        usable = None if size is None else max(size - 2, 1)
         yield normalize_id(item.read_text("id", name)), name, usable
 
 
 def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
-    networks = (item for kind in kinds for item in items.list_resources(kind))
+    networks = chain.from_iterable(map(items.list_resources, kinds))
     entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)
     types = tuple(kind.replace("_", "") for kind in kinds)
     return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
@@ -142,17 +137,16 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
 
 def _explain_unusable_network(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
-    states = (network.read_text(name) for name in ("provisioningState", "detailedStatus"))
-    failures = [state for state in states if state in _UNUSABLE_STATES]
-    message = network.read_text("detailedStatusMessage") if failures else None
-    return f"{failures[0]}: {message}" if message else "".join(failures[:1])
+    states = map(network.read_text, ("provisioningState", "detailedStatus"))
+    failure = next((state for state in states if state in _UNUSABLE_STATES), None)
+    if failure is None:
+        return ""
+    return ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
 
 
 def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
-    for item in items:
-        name = item.read_required_text("name")
-        if name is not None:
-            yield ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
+    for name, item in iterate_named_items(items):
+        yield ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
 
 
 def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -> Iterator[ClusterNetworks]:
@@ -176,17 +170,16 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
 def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
-        balancer = network.read_object(field)
-        for pool in balancer.read_objects("ipAddressPools") if balancer is not None else ():
-            sizes = [_count_addresses(pool, "addresses", text) for text in pool.read_texts("addresses")]
-            yield pool.read_text("name", ""), sum(size for size in sizes if size is not None)
+        for pool in network.read_object_or_empty(field).read_objects("ipAddressPools"):
+            texts = pool.read_texts("addresses")
+            yield pool.read_text("name", ""), sum(_count_addresses(pool, "addresses", text) or 0 for text in texts)
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the versions offered to each cluster; skip clusters without any."""
     for item in items:
-        offers = (upgrade.read_text("version") for upgrade in item.read_objects("availableUpgrades"))
-        versions = tuple(version for version in offers if version is not None)
+        offers = item.read_objects("availableUpgrades")
+        versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)
         if (name := item.read_text("name")) is not None and versions:
             yield name, versions
 
@@ -194,10 +187,9 @@ def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple
 def _count_vms_by_network(items: Iterable[ArmItem]) -> Counter[str]:
     """Count the attached VMs of each network by id key."""
     return Counter(
-        normalize_id(network)
+        normalize_id(attachment.read_text("attachedNetworkId", ""))
         for item in items
         for attachment in item.read_objects("networkAttachments")
-        if (network := attachment.read_text("attachedNetworkId")) is not None
     )
 
 

@@ -17,7 +17,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
-from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    SHAPE,
+    ArmItem,
+    extract_name,
+    iterate_named_items,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_records import (
     AzCluster,
     AzHint,
@@ -66,7 +72,7 @@ class NodeReading:
         self.sku_name = (
             item.read_text("vmSkuName")
             or _find_pool_sku(self.pool, cluster)
-            or ("size-" + "-".join(str(figure) for figure in self.figures))
+            or ("size-" + "-".join(map(str, self.figures)))
         )
 
 
@@ -80,10 +86,8 @@ class ClusterNodes:
         self.cluster = cluster
         self.initial = {pool.name: pool for pool in initial}
         by_name: dict[str, list[NodeReading]] = {}
-        for node in item.read_objects("nodes"):
-            name = node.read_required_text("name")
-            if name is not None:
-                by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
+        for name, node in iterate_named_items(item.read_objects("nodes")):
+            by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
         self.duplicates: list[NodeReading] = []
         for records in by_name.values():
@@ -195,8 +199,8 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     """
     by_pool: dict[str, list[NodeReading]] = {}
     for node in reading.nodes:
-        if node.pool != CONTROL_PLANE:
-            by_pool.setdefault(node.pool, []).append(node)
+        by_pool.setdefault(node.pool, []).append(node)
+    by_pool.pop(CONTROL_PLANE, None)
     pools = {pool.name: pool for pool in reading.cluster.pools}
     if not reading.cluster.has_pool_list:
         pools = {name: replace(pool, count=len(by_pool.get(name, ())) or pool.count) for name, pool in pools.items()}
@@ -318,7 +322,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size, else from its name; None if neither is known."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    kind = published[1] if published else name[3:4] if name.startswith("NC_") else ""
+    kind = name[3:4] if name.startswith("NC_") else ""
     if figures is None or 0 in figures[:2]:
         if published is None:
             return None
@@ -454,10 +458,7 @@ def _read_clusters_with_agent_pools(
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
     """Read every distinct cluster with its captured agent pools (None without a list)."""
     names: set[str] = set()
-    for item in items:
-        name = item.read_required_text("name")
-        if name is None:
-            continue
+    for name, item in iterate_named_items(items):
         if name in names:
             item.report("name", "duplicate-cluster", f'the cluster "{name}" is listed twice.')
             continue
@@ -564,7 +565,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
             id=item.read_text("id", name),
             shape=AzVmSize(cores, memory, local_disk, 1),
             placement=None,
-            hints=tuple(_read_hint(part) for part in item.read_objects("placementHints")),
+            hints=tuple(map(_read_hint, item.read_objects("placementHints"))),
             created_at=read_creation_time(item),
         )
         vms.append(ListedVm(vm, item.read_text("bareMetalMachineId", ""), item))

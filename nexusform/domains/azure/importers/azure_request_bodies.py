@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 
 # Page size in bytes and in Azure notation, largest first.
@@ -38,7 +38,7 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of an agent pool, given as a block (`count`) or a resource (`node_count`)."""
-    labels, taints = get_mapping(values, "labels"), values.get("taint") or []
+    labels, taints = get_mapping(values, "labels"), get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
     upgrade = {
         "maxSurge": settings.get("max_surge"),
@@ -75,8 +75,8 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_bytes(amount: Any) -> int:
-    quantity = parse_quantity(str(amount)) if amount is not None else None
-    return 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
+    quantity = parse_quantity(str(amount))
+    return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
 
 def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def build_placement_hints(values: Mapping[str, Any], resource_id: Callable[[str]
             "schedulingExecution": hint["scheduling_execution"],
             "scope": hint["scope"],
         }
-        for hint in values.get("placement_hint") or []
+        for hint in get_list(values, "placement_hint")
     ]
 
 
@@ -122,12 +122,11 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a body that differs from the previous one, recursively."""
     previous = before if isinstance(before, Mapping) else {}  # may be unknown
-    changed: dict[str, Any] = {}
-    for name, part in after.items():
-        if name in previous and previous[name] == part:
-            continue
-        changed[name] = diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
-    return changed
+    return {
+        name: diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
+        for name, part in after.items()
+        if name not in previous or previous[name] != part
+    }
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
@@ -142,9 +141,8 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
             and len(observed) == len(requested)
             and all(_contains_matching_element(observed, element) for element in requested)
         )
-    if not requested and not observed:
-        return requested == observed or requested is None or observed is None
-    return bool(observed == requested)
+    is_absent = None in (requested, observed) and not requested and not observed
+    return is_absent or bool(observed == requested)
 
 
 def _contains_matching_element(observed: list[Any], requested: Any) -> bool:

@@ -30,8 +30,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name, *further_names = split_by_site(before) or (DEFAULT_NAME,)
-        default_name = DEFAULT_NAME if further_names else default_name
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)
     # Find the site of each rack from its machines, by the rack's id key.
     racks: dict[str, str] = {}
     for machine in items.list_resources("bare_metal_machines"):
@@ -65,21 +64,21 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     count if others have some.
     """
     sites = split_by_site(items)
-    candidates = [
-        site_name for site_name, site_items in sites.items() if any(map(site_items.list_resources, BASE_KINDS))
-    ]
-    candidates = candidates or [
-        site_name for site_name, site_items in sites.items() if site_items.list_resources("clusters")
-    ]
-    if name in candidates or (name is None and len(candidates) == 1):
-        return sites[name if name is not None else candidates[0]], []
+    candidates: list[str] = []
+    for kinds in (BASE_KINDS, ("clusters",)):
+        candidates = candidates or [
+            key for key, resources in sites.items() if any(map(resources.list_resources, kinds))
+        ]
+    choice = candidates[0] if name is None and len(candidates) == 1 else name
+    if choice in candidates:
+        return sites[str(choice)], []
     if name is None and not candidates:
         return items, []
-    choice = format_first_items(sorted(candidates), _MAX_NAMES)
+    names = format_first_items(sorted(candidates), _MAX_NAMES)
     detail = (
-        f"The export holds {format_count(len(candidates), 'site')} ({choice}). Select one of them."
+        f"The export holds {format_count(len(candidates), 'site')} ({names}). Select one of them."
         if name is None
-        else f'The export does not contain the site "{name}", but {choice or "no site"}.'
+        else f'The export does not contain the site "{name}", but {names or "no site"}.'
     )
     return replace(items, by_kind={}), [Problem(("site",), "ambiguous-site", detail)]
 
@@ -120,7 +119,7 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapp
 
 
 def _get_id_key(item: ArmItem) -> str:
-    return normalize_id(str(item.read_value("id") or ""))
+    return normalize_id(get_text(item.read_value("id")))
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -42,8 +42,8 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     # The existing object leaves the state and remains next to the new one.
     ("create", "forget"): AzAction.CREATE,
     ("forget", "create"): AzAction.CREATE,
+    **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
-_NO_CHANGE: Final = frozenset({("no-op",), ("read",), ("forget",)})
 _TOP_LEVEL_FIELDS: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
@@ -114,9 +114,7 @@ class _PlanReader:
             reason = _explain_malformed(value)
             if reason:  # reported, so that it is not silently skipped
                 self._report(get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason)
-                continue
-            entry = _build_resource_change(value) if value["type"] in _TYPES else None
-            if entry is not None:
+            elif value["type"] in _TYPES and (entry := _build_resource_change(value)) is not None:
                 self.entries.append(entry)
         self._report_deferred(document.get("deferred_changes"))
         if document.get("errored") is True:
@@ -247,12 +245,12 @@ class _PlanReader:
         """Resolve the cluster name from the references of a pool's `parent_id`, "" if it is ambiguous."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
         clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
-        nearest = max((_count_shared_modules(candidate.modules, entry.modules) for candidate in clusters), default=0)
-        clusters = [
-            candidate for candidate in clusters if _count_shared_modules(candidate.modules, entry.modules) == nearest
-        ]
-        if len(clusters) > 1:
-            clusters = [candidate for candidate in clusters if candidate.index == entry.index] or clusters
+
+        def compute_nearness(candidate: _ResourceChange) -> tuple[int, bool]:
+            return _count_shared_modules(candidate.modules, entry.modules), candidate.index == entry.index
+
+        nearest = max(map(compute_nearness, clusters), default=None)
+        clusters = [candidate for candidate in clusters if compute_nearness(candidate) == nearest]
         names = {str(candidate.values.get("name")) for candidate in clusters if candidate.values.get("name")}
         if len(names) == 1:
             return names.pop()
@@ -293,15 +291,16 @@ def _explain_malformed(value: Any) -> str:
         return _describe_wrong_field("type", "a string", value.get("type"))
     if value["type"] not in _TYPES:
         return ""
-    if not isinstance(value.get("address"), str) or not value["address"]:
-        return _describe_wrong_field("address", "the address of the resource", value.get("address"))
-    if not isinstance(value.get("module_address") or "", str):
-        return _describe_wrong_field("module_address", "a string", value["module_address"])
-    change = value.get("change")
-    if not isinstance(change, Mapping):
-        return _describe_wrong_field("change", "an object", change)
-    actions = change.get("actions")
-    if _parse_change_action(actions) is None:
+    change, actions = get_mapping(value, "change"), get_value_at_path(value, "change", "actions")
+    fields = (
+        ("address", "the address of the resource", get_text(value, "address")),
+        ("module_address", "a string", isinstance(value.get("module_address") or "", str)),
+        ("change", "an object", isinstance(value.get("change"), Mapping)),
+    )
+    for name, expected, is_valid in fields:
+        if not is_valid:
+            return _describe_wrong_field(name, expected, value.get(name))
+    if actions not in map(list, _ACTIONS):
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
     return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))
@@ -328,21 +327,12 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
     )
 
 
-def _parse_change_action(actions: Any) -> AzAction | None:
-    """Find the action of a resource change, None if invalid."""
-    if not isinstance(actions, list) or not all(isinstance(name, str) for name in actions):
-        return None
-    key = tuple(actions)
-    return AzAction.KEEP if key in _NO_CHANGE else _ACTIONS.get(key)
-
-
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
     type_name = (change.get("after") or change["before"])["type"]
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
-    action = _parse_change_action(change["actions"])
-    if kind is None or action is None:
+    if kind is None:
         return None
     modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
     names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
@@ -355,7 +345,7 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
         block=block,
         modules=modules,
         index=json.dumps(value.get("index")),
-        action=action,
+        action=_ACTIONS[tuple(change["actions"])],
         change=change,
     )
 
@@ -437,8 +427,8 @@ class _ReferenceIndex:
         """Find the blocks in the expressions and depends_on of a block and of its modules."""
         path, _ = block
         resource = self._blocks.get(block, {})
-        parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
-        names = [name for part in parts for name in _list_references(part)]
+        parts = map(resource.get, ("expressions", "for_each_expression", "count_expression"))
+        names = list(chain.from_iterable(map(_list_references, parts)))
         blocks = self._resolve_references_to_blocks(path, [*names, *list_texts(resource, "depends_on")])
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})
@@ -461,7 +451,7 @@ class _ReferenceIndex:
                 expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:
-                stack += self._list_output_references((*module_path, steps[1]), steps[2] if len(steps) > 2 else "")
+                stack += self._list_output_references((*module_path, steps[1]), "".join(steps[2:3]))
             else:
                 size = 3 if steps[0] == "data" else 2
                 blocks.add((module_path, ".".join(steps[:size])))

@@ -10,7 +10,12 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM
-from nexusform.domains.azure.providers.azure_requests import ArmClient, ArmTarget, read_provisioning_state
+from nexusform.domains.azure.providers.azure_requests import (
+    ArmClient,
+    ArmTarget,
+    extract_first_line,
+    read_provisioning_state,
+)
 from nexusform.domains.azure.providers.azure_subscription import (
     CLUSTERS,
     MACHINES,
@@ -39,11 +44,13 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 
     def describe(request: ReadRequest) -> str:
         target = _find_target(request)
-        reason = _find_reason_of_omission(arm, target, subscription.default_group) if target is not None else ""
-        return f"{request.key.id} in resource group {target.group}, {reason}" if target is not None and reason else ""
+        if target is None:
+            return ""
+        reason = _find_reason_of_omission(arm, target, subscription.default_group)
+        return f"{request.key.id} in resource group {target.group}, {reason}" if reason else ""
 
     with ThreadPoolExecutor(MAX_PARALLEL) as executor:
-        descriptions = [description for description in executor.map(describe, requests) if description]
+        descriptions = list(filter(None, executor.map(describe, requests)))
     if descriptions:
         raise ProviderProblem(
             f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. nexusform does not "
@@ -70,7 +77,7 @@ def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: st
     except HttpResponseError as problem:
         return f"and does not allow to read it (status {problem.status_code}): a role assignment may be missing"
     except AzureError as problem:
-        return f"and it cannot be read: {str(problem).splitlines()[0]}"
+        return f"and it cannot be read: {extract_first_line(problem)}"
     if body is None or read_provisioning_state(body) == _DELETING:
         return ""
     if listed_group and listed_group.lower() != target.group.lower():

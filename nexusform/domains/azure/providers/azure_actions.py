@@ -34,7 +34,7 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_machine_record,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ProviderProblem, StepPending, StepProgress
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner
 from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED, record_result
@@ -85,8 +85,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
     """Find the newest run of an action in a body, {} if none started after the run of the marker."""
-    runs = get_mapping(body, "properties").get("actionStates") or ()
-    matching = [run for run in runs if _is_run_of_action(run, verb)]
+    matching = [run for run in list_mappings(body, "properties", "actionStates") if _is_run_of_action(run, verb)]
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
         return {}
@@ -94,10 +93,8 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
     return newest if before is None or _parse_action_start_time(newest) > before else {}
 
 
-def _is_run_of_action(run: Any, verb: ArmOperation) -> bool:
+def _is_run_of_action(run: Mapping[str, Any], verb: ArmOperation) -> bool:
     """Return True if a run is of an action: `Microsoft.NetworkCloud/bareMetalMachines/powerOff/action`."""
-    if not isinstance(run, Mapping):
-        return False
     parts = get_text(run, "actionType").lower().removesuffix("/action").rpartition("/")
     return parts[2] == verb.value.replace("_", "")
 
@@ -132,10 +129,9 @@ class MachineActionClient(ArmClient):
                 self.wait(retry.seconds, step, f"{retry}")
                 was_sent = retry.may_be_sent
                 continue
-            if not url or not self.wait_for_operation(url, change, step):
-                was_sent = True
-                continue
-            return
+            if url and self.wait_for_operation(url, change, step):
+                return
+            was_sent = True
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
         """Wait only for an action with a visible effect; the operation decides about others."""
@@ -209,9 +205,7 @@ def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[st
 
 def is_cordon_only(request: ChangeRequest) -> bool:
     """Return True if a step changes only cordon and evacuation arguments."""
-    prior, planned = request.prior, request.planned
-    if prior is None or planned is None:
-        return False
+    prior, planned = request.prior_attributes, request.planned_attributes
     return all(prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS)
 
 

@@ -29,6 +29,7 @@ from nexusform.values.typed_value import UNKNOWN
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
 VM: Final = "nexus_virtual_machine"
+_RESOURCE_KINDS: Final = {CLUSTER: "kubernetes_clusters", POOL: "agent_pools", VM: "virtual_machines"}
 _MAX_FIXED: Final = 8
 # Properties of an agent pool that Azure updates in place; any other change re-creates it.
 _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
@@ -56,13 +57,9 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     """Build the changes of a step. Raises ProviderProblem for a change that Azure does not support."""
     kind = request.key.type
     prior, planned = request.prior, request.planned
-    values = planned or prior or {}
-    name = str(values["name"])
-    if kind == POOL:
-        cluster = str(values["kubernetes_cluster_id"]).rpartition("/")[2]
-        target = ArmTarget("agent_pools", context.group, (cluster, name))
-    else:
-        target = ArmTarget("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
+    values = planned or request.prior_attributes
+    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []
+    target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*owners, str(values["name"])))
     if request.is_release:
         return list(_build_capacity_releasing_changes(request, context))
     if planned is None:
@@ -103,7 +100,8 @@ def _add_previously_failed_change(
     for number, change in enumerate(changes):
         if change.target == pending_target:
             body = merge_bodies(retry_body, change.body)
-            combined = replace(change, body=body, expected={**expected, **(change.expected or {})}, is_retry=has_failed)
+            combined_values = {**expected, **get_mapping(change.expected)}
+            combined = replace(change, body=body, expected=combined_values, is_retry=has_failed)
             return [*changes[:number], combined, *changes[number + 1 :]]
     return [*changes, ArmChange(ArmOperation.UPDATE, pending_target, retry_body, expected, is_retry=has_failed)]
 
@@ -269,7 +267,7 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
     fixed_properties = _omit_fields(get_mapping(body, "properties"), PATCH_PROPERTIES[target.kind])
     if fixed_properties:
         fixed_members["properties"] = fixed_properties
-    fixed = [".".join(path) for path in _list_scalar_paths(fixed_members)]
+    fixed = list(map(".".join, _list_scalar_paths(fixed_members)))
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(

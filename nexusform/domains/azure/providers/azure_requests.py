@@ -145,11 +145,11 @@ class AzureChangeFailed(ProviderProblem):
         self.code = get_text(error_fields, "code")
         self.status = status
         self.change = change
-        message = ": ".join(str(error_fields[key]) for key in ("code", "message") if error_fields.get(key))
+        message = ": ".join(filter(None, (self.code, get_text(error_fields, "message"))))
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
-        text = f"{summary}: {message or 'no reason given'}"
-        super().__init__(text if text.endswith(".") else f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
+        text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
+        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
 
 
 class RetryLater(Exception):
@@ -179,11 +179,9 @@ class ArmClient:
         try:
             get_resource = getattr(self._client, target.kind).get
             resource = get_resource(target.group, *target.names, raw_response_hook=responses.append)
-            body = dict(resource.as_dict())
             # Older API versions have the etag only in the header.
             etag = responses[-1].http_response.headers.get("ETag") if responses else None
-            if etag and not body.get("etag"):
-                body["etag"] = etag
+            body = {"etag": etag, **resource.as_dict()}
         except ResourceNotFoundError:
             return None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK's, of another form
@@ -360,13 +358,12 @@ class ArmClient:
             if code >= 500:
                 self._possibly_sent.add(target)
             raise RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
-        return self._record_operation(responses[-1].http_response if responses else None, target, operation, step)
+        return self._record_operation(responses[-1].http_response, target, operation, step)
 
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
         """Record the operation URL of a response and return it, "" for none."""
         self._possibly_sent.add(target)
-        headers = response.headers if response is not None else {}
-        url = str(headers.get("Azure-AsyncOperation") or headers.get("Location") or "")
+        url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):
             return ""
         step.report_progress(StepProgress(operation=f"{operation} {url}"))
@@ -390,11 +387,8 @@ class ArmClient:
             if body is None:
                 return False
             # Without one in the body, the HTTP status decides.
-            status = body.get("status")
-            if not isinstance(status, str) or not status:
-                status = "InProgress" if response.status_code == 202 else "Succeeded"
-            else:
-                status = _FINAL_STATUSES.get(status.lower(), status)
+            status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
+            status = _FINAL_STATUSES.get(status.lower(), status)
             if status == "Succeeded":
                 return True
             if status in FAILED_STATES:
@@ -410,7 +404,7 @@ class ArmClient:
 
     def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Find the URL of the next read: a response 202 may contain a new address."""
-        location = str(response.headers.get("Location") or "") if response.status_code == 202 else ""
+        location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
             return url
         path = change.target.build_path(self._subscription)
@@ -424,7 +418,7 @@ class ArmClient:
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
-        is_rejected = isinstance(problem, ClientAuthenticationError) or (code is not None and 400 <= code < 500)
+        is_rejected = isinstance(problem, ClientAuthenticationError) or code in range(400, 500)
         if is_rejected and not was_sent and code not in _THROTTLE_CODES:
             return ProviderProblem(f"Azure rejects {change.target.title}: {_format_error(problem)}")
         message = _format_error(problem).rstrip(".")
@@ -453,7 +447,8 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         return _ChangeStatus.IN_PROGRESS
     # Values of the azure block are not always returned after they were sent, for example keys.
     is_action = change.verb in _ACTION_VERBS
-    requested = {"properties": change.expected or {}} if was_sent or is_action else change.body or {}
+    expected = {"properties": get_mapping(change.expected)}
+    requested = expected if was_sent or is_action else get_mapping(change.body)
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
     if not is_visible or (change.is_retry and not was_sent):
         return _ChangeStatus.NOT_SENT
@@ -490,7 +485,7 @@ def build_failure_record(
     without values (`parts`), whether the azure block's body was changed (`body`), Azure's `code`, consecutive
     failures (`times`), and the message (`words`).
     """
-    previous = step.unfinished_change or {}
+    previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)
     if step.resumed_operation is not None and previous.get("looked_up"):
         is_same = False  # the same failure, observed before its step was resumed
@@ -509,8 +504,8 @@ def build_failure_record(
 
 def read_status_message(body: Mapping[str, Any] | None) -> str:
     """Return the detailed status of a resource, "" if absent."""
-    properties = get_mapping(body, "properties")
-    return str(properties.get("detailedStatusMessage") or properties.get("detailedStatus") or "").rstrip(".")
+    message = get_text(body, "properties", "detailedStatusMessage") or get_text(body, "properties", "detailedStatus")
+    return message.rstrip(".")
 
 
 def _parse_response_object(response: Any) -> Mapping[str, Any] | None:
@@ -536,16 +531,15 @@ def _format_error(problem: Any) -> str:
     """Format an Azure error in one line."""
     error = getattr(problem, "error", None)
     code, message = getattr(error, "code", None), getattr(error, "message", None)
-    return f"{code}: {message}" if code and message else _extract_first_line(problem)
+    return f"{code}: {message}" if code and message else extract_first_line(problem)
 
 
 def _extract_connection_error_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
-    line = _extract_first_line(problem)
-    quoted = re.findall(r"'([^']+)'", line)
-    return quoted[-1] if quoted else line
+    line = extract_first_line(problem)
+    return str([line, *re.findall(r"'([^']+)'", line)][-1])
 
 
-def _extract_first_line(problem: Exception) -> str:
-    lines = str(problem).splitlines()
-    return lines[0] if lines else type(problem).__name__
+def extract_first_line(problem: Exception) -> str:
+    """Return the first line of an error, or else the name of its class."""
+    return next(iter(str(problem).splitlines()), type(problem).__name__)

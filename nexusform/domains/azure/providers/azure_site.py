@@ -4,7 +4,7 @@ observed. After a change the resource is read back, so hosts of VMs are those re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import chain
@@ -45,7 +45,6 @@ from nexusform.domains.azure.providers.azure_subscription import (
     POOLS,
     VMS,
     AzureSubscription,
-    Body,
     convert_azure_errors,
 )
 from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
@@ -78,7 +77,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
@@ -98,6 +97,7 @@ _MANUAL_ACTIONS: Final = {
     ),
     CordonAction.KEEP: "it stays cordoned, because nexusform did not cordon it.",
 }
+_COMMAND_VERBS: Final = {CordonAction.CORDON: "cordon", CordonAction.UNCORDON: "uncordon", CordonAction.EMPTY: "cordon"}
 _AUTOMATIC_ACTIONS: Final = {
     CordonAction.CORDON: "cordons these machines",
     CordonAction.UNCORDON: "uncordons these machines",
@@ -105,6 +105,7 @@ _AUTOMATIC_ACTIONS: Final = {
     CordonAction.KEEP: "leaves these machines cordoned, because nexusform did not cordon them",
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
+_PART_TYPES: Final = {CLUSTER: POOL}
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
 # Fields common to the bodies of all objects of a site.
 _COMMON_FIELDS: Final = ("location", "extendedLocation")
@@ -190,11 +191,13 @@ class AzureSiteProvider(ObservedSites):
             return ChangeProgress()
         # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
-        ids: set[str] = set()
-        for (kind, object_id), arm_id in self._load_index().managed.items():
-            is_part = kind == POOL and object_id.startswith(f"{key.id}/") and object_id not in separate_pools
-            if (kind, object_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
-                ids.add(normalize_id(arm_id))
+        part_type = _PART_TYPES.get(key.type)
+        ids = {
+            normalize_id(arm_id)
+            for (kind, object_id), arm_id in self._load_index().managed.items()
+            if (kind, object_id) == (key.type, key.id)
+            or (kind == part_type and object_id.startswith(f"{key.id}/") and object_id not in separate_pools)
+        }
         documents = self._subscription.documents
         all_bodies = chain.from_iterable(documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
         bodies = [body for body in all_bodies if normalize_id(str(body.get("id"))) in ids]
@@ -260,8 +263,8 @@ class AzureSiteProvider(ObservedSites):
                         yield machine_number, Problem((), "unsupported-by-provider", str(problem))
                 continue
             command = ""
-            if action is not CordonAction.KEEP:
-                verb = CordonAction.UNCORDON if action is CordonAction.UNCORDON else CordonAction.CORDON
+            verb = _COMMAND_VERBS.get(action)
+            if verb is not None:
                 machine_id = self._load_index().hint_targets.get(first.id, "")
                 group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
                 arguments = f"{verb} --name {first.name} --resource-group {group}"
@@ -345,13 +348,13 @@ class AzureSiteProvider(ObservedSites):
         requested_group = get_mapping(request.attributes, "azure").get("resource_group") or ""
         if requested_group is UNKNOWN:  # Apply knows it, and compares it then.
             return current_group or "(known after apply)"
-        if current_group and requested_group and current_group.lower() != requested_group.lower():
+        group = str(current_group or requested_group or self._subscription.default_group)
+        if requested_group.lower() not in {"", group.lower()}:
             raise ProviderProblem(
                 f"{owner} is in resource group {current_group}, but its azure block sets "
                 f"{requested_group}. Azure does not move it. Set its current resource group, or remove "
                 "the argument."
             )
-        group = current_group or requested_group or self._subscription.default_group
         if not group and not missing_ok:
             raise ProviderProblem(
                 f"{owner} has no resource group. Set it in its block `azure "
@@ -460,15 +463,14 @@ class AzureSiteProvider(ObservedSites):
 
         # The bodies of the object and of its machines and racks.
         is_vm = request.key.type == VM
-        target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
-        target = target if is_vm else _build_cluster_target(request, group)
+        vm_target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
+        target = vm_target if is_vm else _build_cluster_target(request, group)
         body = arm.get_body(target)
         if body is None:
             return None
         properties = get_mapping(body, "properties")
-        nodes: Iterable[Body] = properties.get("nodes") or ()
-        machine_ids = (vm.get("bareMetalMachineId") for vm in (properties, *nodes))
-        ids = {normalize_id(machine_id) for machine_id in machine_ids if machine_id}
+        vms = (properties, *list_mappings(properties, "nodes"))
+        ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
         if not ids <= machine_bodies.keys():  # a machine added since
             machine_bodies |= {normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()}
@@ -536,5 +538,5 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
     if request.unfinished_change is not None and _find_missing_nodes(observed):
         return False
     nodes = get_mapping(observed, "nodes")
-    planned_names = [name for name, node in get_mapping(planned, "nodes").items() if node.get("machine")]
-    return all(get_mapping(nodes, name).get("machine") for name in planned_names)
+    planned_nodes = get_mapping(planned, "nodes").items()
+    return all(get_mapping(nodes, name).get("machine") for name, node in planned_nodes if node.get("machine"))

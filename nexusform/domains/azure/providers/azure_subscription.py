@@ -19,7 +19,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.providers.azure_rate_limit import build_rate_limit_policies
-from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming
+from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming, extract_first_line
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
@@ -161,9 +161,9 @@ class AzureSubscription:
         for body in bodies:
             properties = get_mapping(body, "properties")
             # A Nexus cluster's own location is its manager's; that of its tenants is the other one.
-            extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation") or {}
+            extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation")
             name = normalize_id(get_text(extended_location, "name"))
-            if not name or name == requested or name.endswith(f"/{requested}"):
+            if not name or f"/{name}".endswith(f"/{requested}"):
                 selected.append(body)
         return selected
 
@@ -180,7 +180,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
         try:
             page = list(next(pages, ()))
         except (ValueError, LookupError, RecursionError) as problem:  # of the SDK
-            raise _build_unreadable_response_problem(str(problem)) from None
+            raise _build_unreadable_response_problem(problem) from None
         yield from page
         token = str(pages.continuation_token or "")
         exceeded = budget.add_page(0, token)
@@ -198,14 +198,15 @@ def _check_list_page(response: Any) -> None:
     try:
         document = parse_json(answer.body())
     except ValueError as problem:
-        raise _build_unreadable_response_problem(str(problem)) from None
+        raise _build_unreadable_response_problem(problem) from None
     items = document.get("value") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _build_unreadable_response_problem("it is not a list of resources")
+        raise _build_unreadable_response_problem(ValueError("it is not a list of resources"))
 
 
-def _build_unreadable_response_problem(reason: str) -> ProviderProblem:
-    return ProviderProblem(f"Azure cannot be read: {reason.splitlines()[0][:200]}. A proxy may answer in its place.")
+def _build_unreadable_response_problem(problem: Exception) -> ProviderProblem:
+    reason = extract_first_line(problem)[:200]
+    return ProviderProblem(f"Azure cannot be read: {reason}. A proxy may answer in its place.")
 
 
 def create_client(subscription_id: str) -> Any:
@@ -287,9 +288,8 @@ def convert_azure_errors() -> Iterator[None]:
     try:
         yield
     except AzureError as problem:
-        lines = str(problem).splitlines() or [type(problem).__name__]
         sign_in_hint = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
-        raise ProviderProblem(f"Azure cannot be read: {lines[0]}{sign_in_hint}") from None
+        raise ProviderProblem(f"Azure cannot be read: {extract_first_line(problem)}{sign_in_hint}") from None
 
 
 def build_deadline_policy(endpoint: str) -> Any:

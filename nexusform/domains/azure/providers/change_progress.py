@@ -42,7 +42,9 @@ def determine_progress(
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
     if request.planned is None and not request.is_being_deleted:
-        return ChangeProgress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
+        return ChangeProgress(
+            not busy, _update_record(get_mapping(request.unfinished_change), bodies, busy, missing_counts)
+        )
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
         # Build the record of a change in progress.
@@ -147,7 +149,9 @@ def _find_failure_record(
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue
-        if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
+        if change.verb is ArmOperation.CREATE or has_requested_values(
+            body.get("properties"), get_mapping(change.expected)
+        ):
             return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
     return None
 

@@ -22,7 +22,7 @@ from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClien
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.network.api_client import ApiRequest, ApiResponse
 from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
@@ -124,8 +124,8 @@ def recreate_nodes(
             remaining = [name for name in recreation.names if name in names]
             if not remaining:
                 break
-            placed_names = [str(node.get("name")) for node in existing if node.get("bareMetalMachineId")]
-            other_count = sum(name not in remaining for name in placed_names)
+            placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
+            other_count = len(placed_names.difference(remaining))
             batch = remaining[: recreation.batch_size]
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
@@ -139,12 +139,12 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
     body = arm.get_body(cluster)
     if body is None:
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
-    nodes = get_mapping(body, "properties").get("nodes") or ()
+    nodes = list_mappings(body, "properties", "nodes")
     return [node for node in nodes if _extract_pool_name_of_node(node) == pool]
 
 
 def _extract_pool_name_of_node(node: Mapping[str, Any]) -> str:
-    return str(node.get("agentPoolId") or "").rpartition("/")[2] or CONTROL_PLANE
+    return get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ another tool makes the change; afterwards apply finds and records it. Until then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -26,7 +26,7 @@ from nexusform.interfaces.plugins import (
     ReadRequest,
     ReadResult,
 )
-from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.providers.clock import read_clock
 from nexusform.providers.optional_provider_interfaces import FixedIdentity
@@ -89,7 +89,7 @@ class ObservedSites(FixedIdentity):
         self._read = read_sites
         self._is_captured = is_captured
         self._verify_absence = verify_absence
-        super().__init__(identity or {})
+        super().__init__(get_mapping(identity))
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
@@ -201,8 +201,8 @@ class ObservedSites(FixedIdentity):
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
         """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
         recorded = request.attributes
-        site = self._find_site_of_object(request.key.id) if request.key.type == _SITE and recorded else None
-        if site is None:  # the recorded note of an unlisted site stays
+        site = self._find_site(request.key, _SITE)
+        if site is None or not recorded:  # the recorded note of an unlisted site stays
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -213,7 +213,7 @@ class ObservedSites(FixedIdentity):
         self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """Build the note of the observed facts of a rack's machines or a machine."""
-        site = self._find_site_of_object(key.id) if key.type in {RACK, MACHINE} else None
+        site = self._find_site(key, RACK, MACHINE)
         if site is None:
             return {}
         if site.name not in self._machines:
@@ -231,19 +231,21 @@ class ObservedSites(FixedIdentity):
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
-        site = self._find_site_of_object(key.id)
+        site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
         # a cluster that could not be imported
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
-    def _find_site_of_object(self, object_id: str) -> AzSite | None:
-        name = object_id.partition("/")[0]
-        return next((site for site in self._read_sites() if site.name == name), None)
+    def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
+        """Find the site of an object; None without one, and for an object of another type than these."""
+        sites = self._read_sites() if key.type in types else ()
+        name = key.id.partition("/")[0]
+        return next((site for site in sites if site.name == name), None)
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
         """Find the cluster named in the id of a cluster or pool."""
-        site = self._find_site_of_object(key.id) if key.type in {_CLUSTER, _POOL} else None
+        site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
             return None
         name = key.id.split("/")[1]
@@ -305,7 +307,7 @@ class ObservedSites(FixedIdentity):
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             strategy = planned.get(_STRATEGY)
-            site = self._find_site_of_object(key.id) if key.type == _SITE and strategy else None
+            site = self._find_site(key, _SITE) if strategy else None
             if site is not None and site.inventory.update_strategy not in (None, strategy):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
@@ -323,19 +325,19 @@ class ObservedSites(FixedIdentity):
         if differing:
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
-        planned_nodes = get_mapping(planned, "nodes")
-        nodes = get_mapping(observed, "nodes")
-        missing_nodes = []
-        if isinstance(planned.get("nodes"), Mapping):
-            # A missing node that is not planned may be that of a later step.
-            nodes = {name: node for name, node in nodes.items() if node["platform_name"] or name in planned_nodes}
-            observed = _replace_nodes(observed, nodes)
+        planned_nodes = planned.get("nodes")
+        if isinstance(planned_nodes, Mapping):
             missing_nodes = [
-                name for name, node in nodes.items() if not node["platform_name"] and planned_nodes[name].get("machine")
+                name
+                for name, node in observed["nodes"].items()
+                if not node["platform_name"] and get_mapping(planned_nodes, name).get("machine")
             ]
-        if missing_nodes:
-            names = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
-            raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
+            if missing_nodes:
+                form = select_word_form(len(missing_nodes), "node")
+                names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
+                raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
+            # A missing node that is not planned may be that of a later step.
+            observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
             return answer
@@ -403,11 +405,11 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, [name for name in item.attributes["agent_pool"] if name not in own_pools])
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
-    requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
-    differing = tuple(name for name in requested if attributes[name] != planned.get(name))
+    compared = _COMPARED_ATTRIBUTES.get(key.type, ())
+    differing = tuple(name for name in compared if attributes[name] != planned.get(name))
     paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
         paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
@@ -422,6 +424,7 @@ _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _POOL: ("node_count", "vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings"),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
+_COMPARED_ATTRIBUTES: Final = {**_REQUESTED_ATTRIBUTES, RACK: ("availability_zone", "machine_count")}
 _LABELED_MAPS: Final = ("agent_pool", "nodes")  # maps with every entry observed
 _OBSERVED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _CLUSTER: ("nodes", "node_count"),
@@ -466,11 +469,13 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
         return attributes
-    nodes_without_machine = {name for name, node in before.items() if not node["platform_name"]}
-    remaining = {name: node for name, node in nodes.items() if node["platform_name"] or name in nodes_without_machine}
-    if len(remaining) == len(nodes):
-        return attributes
-    return _replace_nodes(attributes, remaining)
+    return _remove_missing_nodes(attributes, {name for name, node in before.items() if not node["platform_name"]})
+
+
+def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:
+    """Return a cluster or pool without the nodes missing on the site, except those to keep."""
+    nodes = attributes["nodes"].items()
+    return _replace_nodes(attributes, {name: node for name, node in nodes if node["platform_name"] or name in kept})
 
 
 def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -489,8 +494,8 @@ def _build_unmanaged_vms_note(
     if key.type not in {RACK, MACHINE}:
         return {}
     site = key.id.partition("/")[0]
-    machines = [attributes["name"]] if key.type == MACHINE else attributes.get("machines") or ()
-    configured = {block["name"] for block in attributes.get("occupied") or ()}
+    machines = [attributes["name"]] if key.type == MACHINE else get_mapping(attributes, "machines")
+    configured = {block["name"] for block in get_list(attributes, "occupied")}
     rows: list[list[Any]] = []
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})

@@ -57,15 +57,15 @@ class SiteWarningBuilder:
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []
+        observed_sites = [site for site in self.sites.values() if site.name in managed_sites]
         unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
-        if unlisted_clusters and any(site in managed_sites for site in self.sites):
+        if unlisted_clusters and observed_sites:
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         failures: list[Problem] = []
-        for site in self.sites.values():
-            if site.name in managed_sites:
-                failures += build_failure_findings(site.inventory.failures, site.name)
-                details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
-                pool_details += self._describe_clusters_without_pool_list(site)
+        for site in observed_sites:
+            failures += build_failure_findings(site.inventory.failures, site.name)
+            details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
+            pool_details += self._describe_clusters_without_pool_list(site)
         unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged_vms(site)]
         return [
             *failures,
@@ -118,8 +118,7 @@ class SiteWarningBuilder:
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their pools."""
-        without_pools = [cluster for cluster in site.inventory.clusters if not cluster.has_pool_list]
-        clusters = [cluster for cluster in without_pools if self._is_managed(cluster, site)]
+        clusters = [c for c in site.inventory.clusters if not c.has_pool_list and self._is_managed(c, site)]
         if clusters:
             names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
             yield (
@@ -130,25 +129,20 @@ class SiteWarningBuilder:
 
     def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their nodes."""
-        clusters = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
-        managed_clusters = [cluster for cluster in clusters if self._is_managed(cluster, site)]
-        unmanaged_clusters = [cluster for cluster in clusters if not self._is_managed(cluster, site)]
-        if managed_clusters:
-            yield (
-                f"{format_missing_nodes(managed_clusters)} They are planned as recorded in the state. {CAPTURE_NODES}"
-            )
-        if unmanaged_clusters:
-            yield (f"{format_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
+        unlisted = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
+        consequences = {True: "They are planned as recorded in the state.", False: "Their capacity counts as free."}
+        for is_managed, consequence in consequences.items():
+            clusters = [cluster for cluster in unlisted if self._is_managed(cluster, site) is is_managed]
+            if clusters:
+                yield f"{format_missing_nodes(clusters)} {consequence} {CAPTURE_NODES}"
 
     def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
         return (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs on managed machines."""
-        machines = {
-            reference for reference in self.managed if reference[0] in {"nexus_bare_metal_machine", "nexus_rack"}
-        }
-        if not any(one_id.partition("/")[0] == site.name for _, one_id in machines):
+        hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
+        if site.name not in {object_id.partition("/")[0] for kind, object_id in self.managed if kind in hardware_types}:
             return
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
         count = owners.total()

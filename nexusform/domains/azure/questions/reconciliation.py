@@ -8,7 +8,7 @@ them. VMs of a pool without a known order are taken in the order with most hits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -255,14 +255,12 @@ def compare_cluster_vms(
     address: str,
     name: str,
     recorded: Sequence[PlacedVm],
-    observed: Sequence[PlacedVm] | None,
+    observed: Iterable[PlacedVm],
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
-    """Compare the VMs of an object; `observed` is None if the export does not contain it. `unplaced`: (pool,
-    number) of observed VMs without machine.
-    """
-    observed_by_key = {(vm.pool, vm.number): vm for vm in observed or ()}
+    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of those without machine."""
+    observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
     site = name.partition("/")[0]
     checks = []
@@ -270,7 +268,7 @@ def compare_cluster_vms(
         key = (vm.pool, vm.number)
         observed_vm = observed_by_key.get(key)
         if observed_vm is None:
-            cause = UNPLACED if key in unplaced_keys and observed is not None else MISSING
+            cause = UNPLACED if key in unplaced_keys else MISSING
             checks.append(VmCheck(vm.display_name, vm.placement, None, cause))
             continue
         is_unmoved = observed_vm.placement.machine == vm.placement.machine
@@ -288,9 +286,9 @@ def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
     return f"{machine}: {rejection}" if rejection else ""
 
 
-def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
-    """Run the replay of a site under each `rack_spread`. `removed` counts by cluster the recorded VMs that no
-    longer exist; after such a cluster the free capacity is unknown.
+def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
+    """Run the replay of a site under each `rack_spread`. `removed`: clusters with recorded VMs no longer listed; after
+    such a cluster the free capacity is unknown.
     """
     inventory = site.inventory
     zones = {rack.name: rack.availability_zone or rack.name for rack in inventory.racks}
@@ -324,7 +322,7 @@ def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
 _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
-def _build_creation_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[VmCreationBatch]:
+def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
     """Build the batches of VMs in creation order as far as known: nodes by their own time or their cluster's."""
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
@@ -371,7 +369,8 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
                 spans.append((pool_made, node.created_at))
     if not spans:
         return None
-    return min(start for start, _ in spans), max(end for _, end in spans)
+    starts, ends = zip(*spans, strict=True)
+    return min(starts), max(ends)
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
@@ -380,7 +379,7 @@ def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, Vm
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones
     for node in cluster.nodes:
-        sku = skus.get(node.vm_sku_name or "")
+        sku = skus.get(node.vm_sku_name)
         if node.placement is None or sku is None:
             continue
         constraints = PlacementConstraints(frozenset(zones.get(node.pool, ())) or None)

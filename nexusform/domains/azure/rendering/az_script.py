@@ -20,6 +20,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     UserInput,
     group_inputs_by_name,
 )
+from nexusform.json_data.plain_data import get_value_at_path
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
 EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
@@ -77,7 +78,7 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 def convert_to_cli_arguments(value: Any) -> Any:
     """Convert a part of a body to CLI arguments: names and keys of administrators move up, keys become plain text."""
     if isinstance(value, list):
-        return [convert_to_cli_arguments(element) for element in value]
+        return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
         return value
     arguments: dict[str, Any] = {}
@@ -101,21 +102,20 @@ def _extract_keys(part: Any) -> Any:
     """Extract the keys from a list of objects with one key each."""
     if not isinstance(part, list):
         return part
-    return [
-        element["keyData"] if isinstance(element, Mapping) and "keyData" in element else element for element in part
-    ]
+    return [get_value_at_path(element, "keyData") or element for element in part]
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
     """Find the parts of a body without an argument of the command."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)
-    attachment = flags.get("cloud-services-network-attachment")
-    if isinstance(attachment, Mapping) and _DYNAMIC[0] in attachment:
+    if get_value_at_path(flags, "cloud-services-network-attachment", _DYNAMIC[0]) is not None:
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"
 
 
 _GROUP: Final = UserInput(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
+# Command and flags by action.
+_CORDON_COMMANDS: Final = {"cordon": ("cordon",), "evacuate": ("cordon", "--evacuate True"), "uncordon": ("uncordon",)}
 _MACHINES_GROUP: Final = ("machines", "resource", "group")
 _COMMANDS: Final = {
     CLUSTER: "az networkcloud kubernetescluster",
@@ -146,8 +146,7 @@ set -euo pipefail
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
     """Render the script; return it with descriptions of values without a command argument."""
     writer = _ScriptWriter(objects)
-    steps = [writer.render_deletion(resource) for resource in objects.deleted]
-    steps += [writer.render_cordon(cordon) for cordon in objects.cordons]
+    steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
     for resource in objects.applied:
         write = writer.render_update if resource.action is ResourceAction.UPDATE else writer.render_creation
         steps.append(write(resource))
@@ -175,8 +174,7 @@ class _ScriptWriter:
         site = self.objects.build_location(resource.site)
         location = f"name={self._render_variable(site)} type=CustomLocation"
         flags = [f"--extended-location {location}", f"--location {self._render_variable(LOCATION)}"]
-        flags += self._render_flags(resource, "create", resource.properties)
-        flags += [self._render_flag(_TAGS, resource.tags)] if resource.tags else []
+        flags += self._render_flags(resource, "create", resource.properties, resource.tags)
         command = self._render_command(resource, "create", flags)
         if resource.action is ResourceAction.REPLACE:
             return f"{self.render_deletion(resource)}\n{command}"
@@ -184,8 +182,7 @@ class _ScriptWriter:
 
     def render_update(self, resource: AzureResource) -> str:
         """Render the update of an existing resource."""
-        flags = self._render_flags(resource, "update", resource.update_properties)
-        flags += [self._render_flag(_TAGS, resource.update_tags)] if resource.update_tags else []
+        flags = self._render_flags(resource, "update", resource.update_properties, resource.update_tags)
         return f"# {resource.address}: change {resource.title}\n{self._render_command(resource, 'update', flags)}"
 
     def render_deletion(self, resource: AzureResource) -> str:
@@ -199,9 +196,8 @@ class _ScriptWriter:
         group = UserInput(
             _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
         )
-        verb = "uncordon" if cordon.verb == "uncordon" else "cordon"
-        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}"]
-        flags += ["--evacuate True"] if cordon.verb == "evacuate" else []
+        verb, *options = _CORDON_COMMANDS[cordon.verb]
+        flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}", *options]
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
         return f"# {cordon.address}: {cordon.verb} {cordon.machine}\n{command}\n"
 
@@ -214,14 +210,17 @@ class _ScriptWriter:
         lines = [f"{_COMMANDS[resource.type]} {verb}", *names, *flags]
         return " \\\n  ".join(lines) + "\n"
 
-    def _render_flags(self, resource: AzureResource, verb: str, body: Mapping[str, Any]) -> list[str]:
-        """Render a body as flags; record values without an argument."""
+    def _render_flags(
+        self, resource: AzureResource, verb: str, body: Mapping[str, Any], tags: Mapping[str, Any]
+    ) -> list[str]:
+        """Render a body and tags as flags; record values without an argument."""
         arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
         self.unsupported += [
             f"{resource.title}: {name}" for name in find_unsupported_arguments(resource.type, verb, flags)
         ]
-        return [self._render_flag(name, part) for name, part in arguments.items()]
+        tag_arguments = {_TAGS: tags} if tags else {}
+        return [self._render_flag(name, part) for name, part in (*arguments.items(), *tag_arguments.items())]
 
     def _render_flag(self, name: str, value: Any) -> str:
         """Render a property as a flag; an object becomes name=value words."""
@@ -244,8 +243,6 @@ class _ScriptWriter:
 
     def _render_value_as_shell_word(self, value: Any) -> str:
         """Render a value as a shell word, lists and objects in the CLI's shorthand."""
-        if isinstance(value, UserInput):
-            return self._render_variable(value)
         return "".join(
             self._render_variable(piece) if isinstance(piece, UserInput) else _quote_shell_word(piece)
             for piece in _join_adjacent_strings(_render_shorthand(value, is_top_level=True))

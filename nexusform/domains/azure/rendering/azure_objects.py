@@ -25,7 +25,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     merge_bodies,
     read_opaque_body,
 )
-from nexusform.json_data.plain_data import get_mapping, get_part, replace_part_at_path
+from nexusform.json_data.plain_data import get_mapping, get_part, get_text, replace_part_at_path
 from nexusform.plans.plan import Action, Change, Plan
 
 API_VERSION: Final = "2026-07-01"
@@ -99,7 +99,7 @@ class AzureResource(Struct, frozen=True):
     @property
     def label(self) -> str:
         """Names joined to an identifier; for a VM the name of its block, since samples use it."""
-        if self.type == VM and (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
+        if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
         return text if text[:1].isalpha() else f"_{text}"
@@ -159,38 +159,37 @@ class PlannedAzureResources(Struct, frozen=True):
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     """Collect the Azure resources of a plan."""
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
-    changes_by_age = sorted(
-        plan.changes, key=lambda change: (change.creation or change.prior_creation, str(change.address))
-    )
+    changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
+    changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))
     objects: list[AzureResource] = []
     for change in changes_by_age:
-        if change.address.type in _TYPES and change.action is not Action.NO_OP:
+        if change.address.type in _TYPES:
             # Find the resource group in the azure block of a change; a pool uses its cluster's.
             owner = clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
-            group = str(get_mapping(_get_attributes(owner), "azure").get("resource_group") or "")
-            objects += (replace(resource_object, group=group) for resource_object in _build_resources(change, clusters))
+            group = get_text(_get_attributes(owner), "azure", "resource_group")
+            objects += (replace(resource_object, group=group) for resource_object in _build_resources(change))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     deleted = [resource for resource in objects if resource.action is ResourceAction.DELETE]
     applied = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
-    vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
     return PlannedAzureResources(
         applied=tuple(sorted(applied, key=lambda resource: position[resource.address])),
         deleted=tuple(deleted),
-        skipped=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _CHANGING_ACTIONS),
-        cordons=tuple(chain.from_iterable(map(_find_requested_cordons, plan.changes))),
+        skipped=tuple(str(change.address) for change in changed if change.address.type == "tacker_vnf"),
+        cordons=tuple(chain.from_iterable(map(_find_requested_cordons, changed))),
     )
 
 
 def _get_attributes(change: Change) -> Mapping[str, Any]:
     """Return the planned attributes of an object; of a deleted one the prior ones."""
-    return change.after or change.before or {}
+    return change.after or get_mapping(change.before)
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
     """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
-    if change.action not in _CHANGING_ACTIONS or change.after is None:
+    if change.after is None:
         return
-    before, after = (_read_cordon_actions(change.address.type, side or {}) for side in (change.before, change.after))
+    kind = change.address.type
+    before, after = _read_cordon_actions(kind, get_mapping(change.before)), _read_cordon_actions(kind, change.after)
     for machine in sorted(before.keys() | after.keys()):
         verb = after.get(machine, "uncordon")
         if verb != before.get(machine, "uncordon"):
@@ -199,21 +198,23 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action that makes machines unschedulable, by machine name."""
-    if kind == "nexus_rack":
-        blocks = dict(get_mapping(attributes, "machine_override"))
-        cordoned = {name for name, block in blocks.items() if block.get("cordoned") is True}
-    elif kind == "nexus_bare_metal_machine":
-        blocks = {str(attributes.get("name")): attributes}
-        cordoned = {name for name, block in blocks.items() if block.get("cordon_status") == "Cordoned"}
-    else:
+    if kind not in _CORDONED_VALUES:
         return {}
+    is_machine = kind == "nexus_bare_metal_machine"
+    blocks = {str(attributes.get("name")): attributes} if is_machine else get_mapping(attributes, "machine_override")
+    argument, value = _CORDONED_VALUES[kind]
+    cordoned = {name: "cordon" for name, block in blocks.items() if block.get(argument) == value}
     evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
-    return {**dict.fromkeys(cordoned, "cordon"), **evacuated}
+    return {**cordoned, **evacuated}
 
 
-_CHANGING_ACTIONS: Final = frozenset(
-    {Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.UPDATE, Action.DELETE}
-)
+# Argument with its value for a cordoned machine, by type.
+_CORDONED_VALUES: Final[Mapping[str, tuple[str, Any]]] = {
+    "nexus_rack": ("cordoned", True),
+    "nexus_bare_metal_machine": ("cordon_status", "Cordoned"),
+}
+
+
 _RESOURCE_ACTIONS: Final = {
     Action.CREATE: ResourceAction.CREATE,
     Action.UPDATE: ResourceAction.UPDATE,
@@ -223,22 +224,20 @@ _RESOURCE_ACTIONS: Final = {
 }
 
 
-def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator[AzureResource]:
+def _build_resources(change: Change) -> Iterator[AzureResource]:
     """Build the resources of one change; the pools of a cluster are separate resources."""
-    action = _RESOURCE_ACTIONS.get(change.action)
-    if action is None:
-        return
-    is_replaced = action is ResourceAction.REPLACE
-    if is_replaced and change.before and change.after and change.before["id"] != change.after["id"]:
+    action = _RESOURCE_ACTIONS[change.action]
+    if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(change.after).get("id"):
         # A new name means a new resource: the old one is deleted, the new one created.
-        yield from _build_resources(replace(change, action=Action.DELETE, after=None), clusters)
-        yield from _build_resources(replace(change, action=Action.CREATE, before=None), clusters)
+        yield from _build_resources(replace(change, action=Action.DELETE, after=None))
+        yield from _build_resources(replace(change, action=Action.CREATE, before=None))
         return
     kind, address = _TYPES[change.address.type], str(change.address)
     attributes = _replace_secrets_by_inputs(_get_attributes(change), change)
     before = _replace_unchanged_secrets(change)
     if kind == POOL:
-        names, site = _resolve_pool_names(attributes, clusters)
+        site, _, cluster_name = str(attributes["kubernetes_cluster_id"]).rpartition("/")
+        names = (cluster_name, str(attributes["name"]))
         pool = AzureResource(type=POOL, names=names, action=action, site=site, address=address)
         yield from _build_pool_change(pool, before, attributes, is_observed=_is_observed(change))
         return
@@ -255,20 +254,11 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
     elif kind == VM:
         resource = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
         is_update = action is ResourceAction.UPDATE
-        yield _build_block_update(resource, before or {}, attributes) if is_update else resource
+        yield _build_block_update(resource, before, attributes) if is_update else resource
     elif action is ResourceAction.UPDATE:
-        yield from _build_cluster_update(resource, before or {}, attributes, is_observed=_is_observed(change))
+        yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
     else:
         yield replace(resource, properties=_build_cluster_body(attributes), tags=_read_tags(attributes))
-
-
-def _resolve_pool_names(attributes: Mapping[str, Any], clusters: Mapping[str, Change]) -> tuple[tuple[str, str], str]:
-    """Resolve a separate pool's names (cluster, pool) and its site."""
-    cluster_id = str(attributes["kubernetes_cluster_id"])
-    site, _, cluster_name = cluster_id.rpartition("/")
-    if cluster_id in clusters:
-        cluster_name = str(_get_attributes(clusters[cluster_id]).get("name", cluster_name))
-    return (cluster_name, str(attributes["name"])), site
 
 
 _OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
@@ -297,7 +287,7 @@ def _build_cluster_update(
     for name, arguments in pools_after.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
-        yield from _build_pool_change(pool_object, pools_before.get(name), arguments, is_observed=is_observed)
+        yield from _build_pool_change(pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed)
     for name, arguments in pools_before.items():
         if name not in pools_after:
             pool_object = replace(pool, names=(*cluster.names, name), action=ResourceAction.DELETE)
@@ -305,13 +295,13 @@ def _build_cluster_update(
 
 
 def _build_pool_change(
-    pool: AzureResource, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, is_observed: bool
+    pool: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
     """Return a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
     properties = build_pool_properties(after)
     action = pool.action
     changed: dict[str, Any] = {}
-    if action is ResourceAction.UPDATE and before is not None:
+    if action is ResourceAction.UPDATE:
         old_properties = build_pool_properties(before)
         changed = {name: value for name, value in properties.items() if old_properties.get(name) != value}
         dropped = old_properties.keys() - properties.keys()
@@ -420,14 +410,13 @@ def _replace_secrets_by_inputs(attributes: Mapping[str, Any], change: Change) ->
     return attributes
 
 
-def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any] | None:
-    """Return the previous attributes with the same inputs for unchanged secrets."""
-    if change.before is None or change.after is None:
-        return change.before
-    unchanged = [
-        path for path in change.sensitive_after if get_part(change.before, path) == get_part(change.after, path)
-    ]
-    return _replace_secrets_by_inputs(change.before, replace(change, sensitive_after=tuple(unchanged)))
+def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
+    """Return the attributes before an update with the same inputs for unchanged secrets; {} for another action."""
+    if change.action is not Action.UPDATE:
+        return {}
+    before, after = get_mapping(change.before), change.after
+    unchanged = tuple(path for path in change.sensitive_after if get_part(before, path) == get_part(after, path))
+    return _replace_secrets_by_inputs(before, replace(change, sensitive_after=unchanged))
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:

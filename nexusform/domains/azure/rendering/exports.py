@@ -24,6 +24,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     describe_user_inputs,
     group_inputs_by_name,
 )
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.plans.plan import Plan
 
 
@@ -61,7 +62,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
         errors.append(build_error("incomplete-export", detail))
     if errors:
         return "", errors
-    is_empty = not (objects.applied or objects.deleted or objects.cordons)
+    is_empty = not any((objects.applied, objects.deleted, objects.cordons))
     return "" if is_empty else script, list(_check_exported_objects(plan, objects.skipped))
 
 
@@ -92,16 +93,15 @@ def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagn
             f"{format_first_items(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
         )
         yield build_warning("missing-in-export", detail)
-    seeds = {
-        change.id: scheduler
-        for change in plan.changes
-        if change.address.type == "nexus_site" and (scheduler := (change.after or {}).get("scheduler"))
-    }
-    for site, scheduler in seeds.items():
-        spread = scheduler.get("rack_spread")
-        flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
-        detail = f"The scheduler block of {site} is not part of any resource. Pass it to `predict` with {flags}."
-        yield build_warning("missing-in-export", detail)
+    for change in plan.changes:
+        scheduler = get_mapping(change.after, "scheduler")
+        if change.address.type == "nexus_site" and scheduler:
+            spread = scheduler.get("rack_spread")
+            flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
+            detail = (
+                f"The scheduler block of {change.id} is not part of any resource. Pass it to `predict` with {flags}."
+            )
+            yield build_warning("missing-in-export", detail)
 
 
 _HEADER: Final = "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
@@ -212,7 +212,7 @@ class _DocumentWriter:
         if isinstance(value, Mapping):
             return {_escape_literal(name): self._convert_value(inner) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self._convert_value(inner) for inner in value]
+            return list(map(self._convert_value, value))
         return _escape_literal(value) if isinstance(value, str) else value
 
 

@@ -58,7 +58,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         sections.append(Section("Sources read", tuple(f"- {warning}" for warning in result.warnings)))
     if result.rules:
         sections.append(_build_rules_section(result.rules))
-    sections += [_build_replay_section(replay) for replay in result.replays]
+    sections += map(_build_replay_section, result.replays)
     sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
     if predictions.new_count:
         lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
@@ -111,7 +111,7 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         cause = vm.cause or _UNKNOWN_CAUSE
         machine = vm.observed.machine if vm.observed is not None else "nowhere"
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
-        causes[cause.partition(": ")[2] or cause] += 1
+        causes[cause.split(": ", 1)[-1]] += 1
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
     table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
     return Section("Elsewhere", lines, table=table, is_finding=True)
@@ -207,13 +207,13 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     """Build the comparison with state as JSON data."""
     predictions = result.predictions
     return {
-        "clusters": [_CLUSTER_FORM(check) for check in result.checks],
+        "clusters": list(map(_CLUSTER_FORM, result.checks)),
         "absent": list(result.absent),
         "not_captured": list(result.uncaptured),
         "unfinished": list(result.unfinished),
         "warnings": list(result.warnings),
-        "separation_rules": [_RULE_FORM(rule) for rule in result.rules],
-        "replays": [_REPLAY_FORM(replay) for replay in result.replays],
+        "separation_rules": list(map(_RULE_FORM, result.rules)),
+        "replays": list(map(_REPLAY_FORM, result.replays)),
         # One row per certainty class (100: certain).
         "predictions": [
             {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
@@ -278,4 +278,4 @@ _FINDING: Final = RecordForm(Diagnostic, "severity id detail")
 
 def build_inventory_document(sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Build the contents of an export as JSON data."""
-    return {"sites": [_SITE(site) for site in sites], "findings": [_FINDING(finding) for finding in findings]}
+    return {"sites": list(map(_SITE, sites)), "findings": list(map(_FINDING, findings))}

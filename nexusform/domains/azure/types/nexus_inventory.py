@@ -19,6 +19,7 @@ from nexusform.domains.azure.importers.az_records import (
     AzVmSize,
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, Files, ReadContext, ResourceType
+from nexusform.json_data.plain_data import get_list, get_text
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, list_machine_sku_names
 from nexusform.resource_types.shared_arguments import is_set_and_known
@@ -236,7 +237,7 @@ _SCHEMA: Final = BlockSchema(
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the directory, or the file of machines, as id."""
-    return str(attributes.get("directory") or attributes.get("bare_metal_machines_file") or "")
+    return get_text(attributes, "directory") or get_text(attributes, "bare_metal_machines_file")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -306,7 +307,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         problems.append(Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
-    managed = frozenset(attributes.get("managed") or ()) | context.managed_names
+    managed = context.managed_names.union(get_list(attributes, "managed"))
     problems += _warn_outdated_export(attributes, inventory, context.now)
     return DataResult({"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems)
 
@@ -340,11 +341,11 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
 
 def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
     """Return a warning if the export is older than max_age or its age is unknown."""
-    max_age = attributes.get("max_age")
-    limit = parse_duration(max_age) if isinstance(max_age, str) else None
+    max_age = get_text(attributes, "max_age")
+    limit = parse_duration(max_age)
     if limit is None:
         return
-    export_time = parse_time(inventory.exported_at) if inventory.exported_at else None
+    export_time = parse_time(get_text(inventory.exported_at))
     current_time = parse_time(now)
     if export_time is None:
         yield Problem(

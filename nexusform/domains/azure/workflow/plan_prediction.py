@@ -75,7 +75,7 @@ class SchedulerSettings(Struct, frozen=True):
     def attributes(self) -> dict[str, Any] | None:
         """Attributes of the scheduler block, None without settings."""
         arguments = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
-        return arguments if any(value is not None for value in arguments.values()) else None
+        return arguments if set(arguments.values()) != {None} else None
 
 
 class PlanPredictionInput(Struct, frozen=True):
@@ -127,7 +127,7 @@ def _read_inventory(location: CommandContext, inventory: str) -> tuple[_SiteInve
     """Read an exported directory, or `azure`: the subscription of its provider block or of the environment."""
     if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
-        problems = [convert_problem(problem) for problem in export.problems]
+        problems = list(map(convert_problem, export.problems))
         return (None, problems) if problems else (_SiteInventory(inventory, export.documents), [])
     configuration, _ = load_project_configuration(location)
     settings, diagnostics = find_azure_settings(location, configuration.root.providers)
@@ -161,7 +161,7 @@ def _read_external_plan_changes(
     except FileProblem as problem:
         return (), [build_error("unreadable-file", str(problem))]
     changes, findings = read_changes(path, content)
-    return changes, [convert_problem(finding) for finding in findings]
+    return changes, list(map(convert_problem, findings))
 
 
 def _build_predicted_project(
@@ -175,7 +175,7 @@ def _build_predicted_project(
     skus = inventory.machine_sku_by_id
     current_sites, findings = read_sites(inventory.documents, skus)
     changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, skus)
-    problems += [convert_problem(finding) for finding in dict.fromkeys([*findings, *change_findings])]
+    problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))
     if has_errors(problems):
         return PlanPredictionInput(None, diagnostics=tuple(problems))
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)

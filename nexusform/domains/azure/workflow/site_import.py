@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +42,7 @@ from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
 from nexusform.domains.azure.providers.observed_site import GROUP_KEY, ReadSites
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
+from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Action
@@ -68,6 +70,7 @@ from nexusform.workflow.runs.state_locking import LockOptions
 PROVIDER: Final = "azure_export"
 _MACHINE: Final = "nexus_bare_metal_machine"
 _INVALID_LABEL_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]")
+_INVALID_LABEL_START: Final = re.compile(r"^(?![A-Za-z_])")  # before a digit, a hyphen or nothing
 _HEADING: Final = """\
 # A running site, written by `nexusform import` from {source}.
 # Review it, then edit it as you like. VM placement is in the state: this file moves no VM.
@@ -105,20 +108,20 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
         sites, problems = source.read()
     except ProviderProblem as problem:
         return (), [build_error("refresh-failed", str(problem))]
-    diagnostics = [convert_problem(problem) for problem in problems]
+    diagnostics = list(map(convert_problem, problems))
     if has_errors(diagnostics):
         return (), diagnostics
     named_sites = apply_recorded_site_names(sites, _list_attributes(state, source.provider))
     imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
-    diagnostics += [convert_problem(finding) for site in imported_sites for finding in site.findings]
+    diagnostics += map(convert_problem, chain.from_iterable(site.findings for site in imported_sites))
     return imported_sites, diagnostics
 
 
 def _list_attributes(state: State, provider: str = "") -> Iterator[Mapping[str, Any]]:
     """List the attributes of the objects in state, optionally of one provider."""
-    for instance in state.instances.values():
-        if instance.current is not None and provider in {"", instance.current.provider}:
-            yield instance.current.attributes
+    for _, current in state.list_current_objects():
+        if provider in {"", current.provider}:
+            yield current.attributes
 
 
 def plan_site_import(source: Source, state: State) -> SiteImportPlan:
@@ -129,7 +132,7 @@ def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     addresses = assign_import_addresses(objects, existing, state)
     new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
     diagnostics += _find_machines_of_renamed_sites(new_objects, objects, state, source.provider)
-    text = _render_configuration(new_objects, addresses, source) if new_objects else ""
+    text = _render_configuration(new_objects, addresses, source)
     return SiteImportPlan(
         objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
     )
@@ -154,13 +157,11 @@ def _find_machines_of_renamed_sites(
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
     unlisted: dict[str, list[_UnlistedMachine]] = {}  # by rack and name
-    for address, instance in state.instances.items():
-        if address.type != _MACHINE or instance.current is None:
-            continue
-        machine_id = str(instance.current.attributes.get("id"))
+    for address, current in state.list_current_objects():
+        machine_id = str(current.attributes.get("id"))
         site, _, name = machine_id.partition("/")
-        if machine_id not in listed_ids:
-            machine = _UnlistedMachine(site, str(address), instance.current.provider == provider)
+        if address.type == _MACHINE and machine_id not in listed_ids:
+            machine = _UnlistedMachine(site, str(address), current.provider == provider)
             unlisted.setdefault(name, []).append(machine)
     duplicates: dict[tuple[str, str, bool], list[str]] = {}
     for site, _, name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
@@ -194,11 +195,7 @@ def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[st
 
 def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
     """Index the addresses of objects in state by type and id."""
-    return {
-        (address.type, str(instance.current.attributes.get("id"))): address
-        for address, instance in state.instances.items()
-        if instance.current is not None
-    }
+    return {(address.type, str(obj.attributes.get("id"))): address for address, obj in state.list_current_objects()}
 
 
 # --- addresses ---------------------------------------------------------------------------------
@@ -232,8 +229,7 @@ def assign_import_addresses(
 
 def _build_address_label(name: str) -> str:
     """Convert a name to a valid label of an address."""
-    label = _INVALID_LABEL_CHARACTERS.sub("_", name)
-    return label if label[:1].isalpha() or label[:1] == "_" else f"_{label}"
+    return _INVALID_LABEL_START.sub("_", _INVALID_LABEL_CHARACTERS.sub("_", name))
 
 
 # --- configuration -----------------------------------------------------------------------------
@@ -343,7 +339,10 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     computed = add_computed_attributes(attributes, run.project.registries)
     imports: dict[Address, ImportedObject] = {}
     for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
-        private = {**(item.note or {}), **({GROUP_KEY: item.resource_group} if item.resource_group else {})} or None
+        private = {
+            **get_mapping(item.note),
+            **({GROUP_KEY: item.resource_group} if item.resource_group else {}),
+        } or None
         current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
     options = PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
@@ -40,7 +39,7 @@ from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state import state_codec
-from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.objects import ObjectState, State, iterate_current_objects
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.provider_setup import list_managed_objects
@@ -74,13 +73,11 @@ def reconcile_site(
     if opened.project is None:
         return ReconcileResult(diagnostics=opened.diagnostics, sources=opened.sources)
     with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        answer = ReconcileResult(diagnostics=opened.diagnostics)
         run.diagnostics += run.check_identities() if run.is_ready else []
-        if not run.is_ready:
-            answer = ReconcileResult(diagnostics=(*opened.diagnostics, *run.diagnostics))
-        else:
+        if run.is_ready:
             answer = _Reconciler(run, *observed).reconcile_state(with_replays=replays)
-    run_diagnostics = () if answer.diagnostics == tuple(run.diagnostics) else tuple(run.diagnostics)
-    return replace(answer, diagnostics=(*answer.diagnostics, *run_diagnostics), sources=opened.sources)
+    return replace(answer, diagnostics=(*answer.diagnostics, *run.diagnostics), sources=opened.sources)
 
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
@@ -129,9 +126,8 @@ class _Reconciler:
     def __init__(self, run: Run, sites: Sequence[AzSite], provider: ObservedSites) -> None:
         self.run = run
         self.state = run.stored.state
-        recorded = [
-            instance.current.attributes for instance in self.state.instances.values() if instance.current is not None
-        ]
+        self.recorded_objects = dict(self.state.list_current_objects())
+        recorded = [current.attributes for current in self.recorded_objects.values()]
         self.sites = apply_recorded_site_names(sites, recorded)
         self.provider = provider
         self.provider.set_state_objects(recorded, list_managed_objects(self.state))
@@ -144,7 +140,7 @@ class _Reconciler:
             unfinished = tuple(self._find_unfinished_changes())
         except ProviderProblem as problem:
             return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
-        checks = tuple(self._compare_recorded_vm_locations(observed, absent, uncaptured))
+        checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
         settlement = verify_object_predictions(observed, self.types, {})
@@ -157,10 +153,11 @@ class _Reconciler:
                 problems.append(build_error("unwritable-state", str(problem)))
         # Collect the records of verified predictions by site name.
         records: dict[str, PredictionRecord] = {}
-        for address, instance in sorted(new_state.instances.items(), key=lambda item: compute_address_order(item[0])):
-            current = instance.current
-            if current is not None and address.type == "nexus_site" and parse_record(current.private):
-                records[str(current.attributes.get("name"))] = parse_record(current.private)
+        for address, current in sorted(
+            new_state.list_current_objects(), key=lambda item: compute_address_order(item[0])
+        ):
+            if address.type == "nexus_site" and (record := parse_record(current.private)):
+                records[str(current.attributes.get("name"))] = record
         verified = list(chain.from_iterable(settlement.verified.values()))
         new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
         predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
@@ -178,22 +175,21 @@ class _Reconciler:
 
     def run_replays(self) -> ReconcileResult:
         """Run the replays of the sites in state. Raises ProviderProblem."""
-        observed, absent, uncaptured = self._read_observed_vm_objects()
-        checks = tuple(self._compare_recorded_vm_locations(observed, absent, uncaptured))
+        observed, _, uncaptured = self._read_observed_vm_objects()
+        checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         names = {
-            str(item.current.attributes.get("name"))
-            for address, item in self.state.instances.items()
-            if address.type == "nexus_site" and item.current is not None
+            str(current.attributes.get("name"))
+            for address, current in self.recorded_objects.items()
+            if address.type == "nexus_site"
         }
         replays_run = tuple(item for item in self._run_replays(checks) if item.site in names)
         return ReconcileResult(checks=checks, replays=replays_run)
 
     def _list_vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
-        for address in sorted(self.state.instances, key=compute_address_order):
-            current = self.state.instances[address].current
+        for address in sorted(self.recorded_objects, key=compute_address_order):
             kind = self.types.get(address.type)
-            if current is not None and kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
-                yield address, current, kind
+            if kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
+                yield address, self.recorded_objects[address], kind
 
     def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
         """Read the objects with VMs; return observed, absent and uncaptured ones. Racks and machines are read as well:
@@ -202,9 +198,9 @@ class _Reconciler:
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]
         hardware = [
-            _build_read_request(address, instance.current)
-            for address, instance in self.state.instances.items()
-            if address.type in {RACK, MACHINE} and instance.current is not None
+            _build_read_request(address, current)
+            for address, current in self.recorded_objects.items()
+            if address.type in {RACK, MACHINE}
         ]
         self.provider.read(hardware)
         observed: dict[Address, ObjectState] = {}
@@ -240,35 +236,33 @@ class _Reconciler:
                 yield f"{address}: {unfinished['words']}"
 
     def _compare_recorded_vm_locations(
-        self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], uncaptured: Sequence[Address]
+        self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
-        """Compare observed and recorded locations of the VMs of every object."""
+        """Compare observed and recorded locations of the VMs of every object; an absent object has no VMs."""
         observed_machines = index_machines(self.sites)
-        absent_set, uncaptured_set = frozenset(absent), frozenset(uncaptured)
+        uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:
                 continue
             assert kind.vms is not None
-            observed_object = observed.get(address)
+            attributes = observed[address].attributes if address in observed else {}
             yield compare_cluster_vms(
                 str(address),
                 str(current.attributes.get("id")),
                 kind.vms.list_existing_vms(current.attributes),
-                kind.vms.list_existing_vms(observed_object.attributes)
-                if observed_object is not None and address not in absent_set
-                else None,
-                kind.vms.list_unplaced_vms(observed_object.attributes) if observed_object is not None else (),
+                kind.vms.list_existing_vms(attributes),
+                kind.vms.list_unplaced_vms(attributes),
                 observed_machines,
             )
 
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
         """Run the replays of every site."""
         for site in self.sites:
-            removed: dict[str, int] = {}
-            for check in checks:
-                missing_count = sum(vm.observed is None for vm in check.vms)
-                if missing_count and check.name.startswith(f"{site.name}/"):
-                    removed[check.name.rpartition("/")[2]] = missing_count
+            removed = {
+                check.name.rpartition("/")[2]
+                for check in checks
+                if check.name.startswith(f"{site.name}/") and any(vm.observed is None for vm in check.vms)
+            }
             yield from run_replays(site, removed, tuple(RackSpread))
 
     def _check_separation_rules(
@@ -288,13 +282,12 @@ class _Reconciler:
         plan = make_plan(request).plan
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, []
-        errors = (problem for problem in plan.diagnostics if problem.severity is Severity.ERROR)
-        return (), [problem for problem in errors if problem.id not in _CAPACITY_ERRORS]
+        return (), [p for p in plan.diagnostics if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS]
 
     def _keep_missing_nodes_unplaced(self, address: Address, observed_object: ObjectState) -> ObjectState:
         """Return an object with its missing nodes as nodes without a machine, so that they are not placed again."""
-        current = self.state.instances[address].current
-        nodes, before = (observed_object.attributes.get("nodes"), current.attributes.get("nodes") if current else None)
+        nodes = observed_object.attributes.get("nodes")
+        before = self.recorded_objects[address].attributes.get("nodes")
         if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
             return observed_object
         missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
@@ -308,27 +301,20 @@ class _Reconciler:
         """Build the state with observations, verified predictions and replay scores."""
         instances = dict(self.state.instances)
         for address, observed_object in observed.items():
-            instance = instances[address]
-            if instance.current is not None and instance.current.attributes != observed_object.attributes:
-                instances[address] = InstanceState(observed_object, instance.deposed)
+            instances[address] = replace(instances[address], current=observed_object)
         for record in build_journal_records(verification, replace(self.state, instances=instances)):
             if record.instance is not None:
                 instances[record.address] = record.instance
-        for address, instance in list(instances.items()):
-            current = instance.current
-            if current is None or address.type != "nexus_site":
+        for address, current in list(iterate_current_objects(instances)):
+            if address.type != "nexus_site":
                 continue
             name = str(current.attributes.get("name"))
             scores = {replay.spread.value: _SCORE_FORM(replay) for replay in replays if replay.site == name}
-            if scores and (current.private or {}).get(PREDICTION_KEY) != scores:
-                updated = replace(current, private={**(current.private or {}), PREDICTION_KEY: scores})
-                instances[address] = InstanceState(updated, instance.deposed)
+            if scores and current.note.get(PREDICTION_KEY) != scores:
+                updated = replace(current, private={**current.note, PREDICTION_KEY: scores})
+                instances[address] = replace(instances[address], current=updated)
         if instances == self.state.instances:
             return self.state
         return replace(
-            self.state,
-            instances=instances,
-            lineage=self.state.lineage or str(uuid.uuid4()),
-            serial=self.state.serial + 1,
-            nexusform_version=nexusform.__version__,
+            self.state, instances=instances, serial=self.state.serial + 1, nexusform_version=nexusform.__version__
         )

@@ -21,6 +21,7 @@ from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, chec
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
 from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
+from nexusform.json_data.plain_data import get_text
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
@@ -390,7 +391,7 @@ def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
 
 def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
     """Parse the holder in the metadata of a blob, in base64 or as text; None if absent or unreadable."""
-    text = (metadata or {}).get(_LOCK, "")
+    text = get_text(metadata, _LOCK)
     try:
         if not text:
             return None

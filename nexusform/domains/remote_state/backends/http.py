@@ -245,7 +245,7 @@ class HttpBackend:
             names = json.loads(content)["workspaces"]
         except (ValueError, KeyError, TypeError):
             raise BackendProblem(f"{index.address} does not hold a list of workspaces.") from None
-        return sorted(str(name) for name in names)
+        return sorted(map(str, names))
 
     def _read_document(self, address: str, operation: str) -> bytes | None:
         """Return the document at an address; None if the server has none. Raises BackendProblem."""

@@ -59,7 +59,7 @@ class S3Backend(LineJournalBackend):
         self._key = key if workspace == DEFAULT_WORKSPACE else f"{prefix}/{workspace}/{key}"
         self._objects = _BucketObjects(client, bucket, max_bytes)
         self._lock_key = f"{self._key}.lock"
-        self._lock_state: _HeldLock | None = None
+        self._lease: LockLease | None = None
         self._journal = _BucketJournal(self._objects, f"{self._key}.journal/", self.check_lease)
 
     def describe(self) -> str:
@@ -121,9 +121,9 @@ class S3Backend(LineJournalBackend):
             except _WriteConflict:
                 raise LeaseLost("it was broken, or another run holds it") from None
 
-        lock_state.lease = LockLease(seconds, renew)
-        lock_state.lease.begin(sent_at)
-        self._lock_state = lock_state
+        lease = LockLease(seconds, renew)
+        lease.begin(sent_at)
+        self._lease = lease
         if current is None:
             return []
         previous_holder = locks.describe_lock_holder(current.holder)
@@ -131,13 +131,13 @@ class S3Backend(LineJournalBackend):
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
-        lock_state, self._lock_state = self._lock_state, None
-        if lock_state is not None and lock_state.lease is not None:
-            lock_state.lease.stop()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.stop()
         with self._convert_errors("unlock the state"):
             current = self._read_lock()
             holder = current.holder if current is not None else None
-            if lock_state is None or holder is None or holder.id != lock_id:
+            if lease is None or holder is None or holder.id != lock_id:
                 raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
             self._objects.delete(self._lock_key)
 
@@ -222,8 +222,8 @@ class S3Backend(LineJournalBackend):
 
     def check_lease(self) -> None:
         """Raise a BackendProblem if the lock was held here and is lost."""
-        if self._lock_state is not None and self._lock_state.lease is not None:
-            self._lock_state.lease.check_valid()
+        if self._lease is not None:
+            self._lease.check_valid()
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
@@ -252,11 +252,10 @@ class S3Backend(LineJournalBackend):
 
 
 class _HeldLock(Struct):
-    """Lock held by this object, and the ETag of its last renewal."""
+    """Lock held by this object: the ETag of its last renewal, and the number of renewals."""
 
     etag: str
     renewals: int = 0
-    lease: LockLease | None = None
 
 
 class _StoredLock(Struct):

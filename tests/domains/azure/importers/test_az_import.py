@@ -1,4 +1,4 @@
-"""Tests of observed cordons: their owner decides whether a plan uncordons the machine."""
+"""Tests of imported objects: owners of cordons, slots of machines, and placement hints."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.azure.importers.az_import import build_machine_observation
-from nexusform.domains.azure.importers.az_records import AzMachine
+from nexusform.domains.azure.importers.az_import import build_imported_sites, build_machine_observation
+from nexusform.domains.azure.importers.az_records import (
+    AzHint,
+    AzInventory,
+    AzMachine,
+    AzRack,
+    AzSite,
+    AzVirtualMachine,
+    AzVmSize,
+)
 
 pytestmark = pytest.mark.of_domains("azure")
 FACTS = {"power_state": "On", "ready_state": "True", "detailed_status": "Provisioned", "cordon_status": "Cordoned"}
@@ -36,3 +44,27 @@ def test_uncordoned_machine_has_no_owner() -> None:
     facts = {**FACTS, "cordon_status": "Uncordoned"}
     machine = AzMachine("m1", "/m1", "r1", 1, None, None, None, facts)
     assert build_machine_observation(machine, OURS, None, is_requested=True)["cordoned_by"] is None
+
+
+RACK = AzRack("r1", "/r1", "1", None, None)
+
+
+def test_machine_without_a_slot_takes_no_slot_of_another() -> None:
+    facts = {**FACTS, "roles": ["compute-plane"]}
+    machines = tuple(
+        AzMachine(name, f"/{name}", "r1", slot, None, None, None, facts)
+        for name, slot in (("free", 0), ("first", 1), ("same", 1), ("third", 3))
+    )
+    [site] = build_imported_sites([AzSite("lab", AzInventory(racks=(RACK,), machines=machines))])
+    slots = {item.attributes["name"]: item.attributes["slot"] for item in site.objects if "slot" in item.attributes}
+    assert slots == {"first": 1, "same": 2, "third": 3, "free": 4}
+
+
+def test_hint_refers_to_its_target_on_the_site() -> None:
+    hints = tuple(AzHint("Affinity", f"/x/racks/{rack}", "Hard", "Rack") for rack in ("r9", "r1"))
+    vm = AzVirtualMachine("v1", "/v1", AzVmSize(2, 4, 10, 1), None, hints)
+    [site] = build_imported_sites([AzSite("lab", AzInventory(racks=(RACK,), virtual_machines=(vm,)))])
+    imported = site.objects[-1]
+    assert [hint["resource_id"] for hint in imported.attributes["placement_hint"]] == ["lab/r1"]
+    assert imported.references["placement_hint", 0, "resource_id"] == ("nexus_rack", "lab/r1")
+    assert [finding.id for finding in site.findings] == ["hint-not-imported"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_duration, parse_time
+from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_capture_commands import NOT_CAPTURED, VMS_NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
@@ -431,3 +432,27 @@ def test_order_of_a_list_does_not_matter(names: list[str]) -> None:
     one, _ = read_documents(kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in names])])
     two, _ = read_documents(kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in ordered])])
     assert one == two
+
+
+def test_single_rack_of_a_planned_site_is_read_before_the_others() -> None:
+    cluster = {
+        "name": "lab",
+        "id": f"{GROUP}/clusters/lab",
+        "aggregatorOrSingleRackDefinition": {
+            "rackSerialNumber": "single",
+            "bareMetalMachineConfigurationData": [{"rackSlot": 1}],
+        },
+        "computeRackDefinitions": [{"bareMetalMachineConfigurationData": [{"rackSlot": 2, "machineName": "m2"}]}],
+    }
+    inventory, findings = read_inventory({"clusters": [("clusters.json", json.dumps([cluster]).encode())]}, None)
+    assert [rack.name for rack in inventory.racks] == ["lab-rack1", "single"]
+    assert [(machine.name, machine.rack) for machine in inventory.machines] == [
+        ("m2", "lab-rack1"),
+        ("single-slot01", "single"),
+    ]
+    assert [finding.id for finding in findings if finding.id != NOT_CAPTURED] == ["derived-value"]
+
+
+def test_id_without_a_resource_group_is_read() -> None:
+    assert extract_resource_group("/subscriptions/s/resourceGroups") == ""
+    assert extract_resource_group("/subscriptions/s/resourcegroups/Lab/providers") == "Lab"

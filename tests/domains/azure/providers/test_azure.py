@@ -247,6 +247,13 @@ def test_sign_in_error_suggests_az_login() -> None:
         raise ClientAuthenticationError("nobody")
 
 
+def test_error_without_text_is_reported_by_its_class() -> None:
+    from azure.core.exceptions import AzureError
+
+    with pytest.raises(ProviderProblem, match="AzureError"), azure_subscription.convert_azure_errors():
+        raise AzureError("")
+
+
 def test_sdk_prints_no_warnings(capfd: pytest.CaptureFixture[str]) -> None:
     import subprocess
     import sys

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.domains.azure.providers.azure_actions import find_action_run
+from nexusform.domains.azure.providers.azure_requests import ArmOperation
 from nexusform.scheduling.machine_actions import ACTION_KINDS, MachineActionKind
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, CommandRunner
@@ -200,3 +202,20 @@ def test_cordon_of_action_is_ours_until_azure_shows_none(acting: CommandRunner, 
     server.site.resources[f"{HOSTED}/bareMetalMachines/m6".lower()]["properties"]["cordonStatus"] = "Uncordoned"
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
     assert "Out of service" not in acting.said
+
+
+def test_newest_run_of_an_action_must_differ_from_its_marker() -> None:
+    names = ("restart", "powerOff", "restart")
+    runs = [
+        {
+            "actionType": f"Microsoft.NetworkCloud/bareMetalMachines/{name}/action",
+            "startTime": f"2026-11-0{day}T00:00:00Z",
+        }
+        for day, name in enumerate(names, 1)
+    ]
+    body = {"properties": {"actionStates": [*runs, "unreadable"]}}
+    assert find_action_run(body, ArmOperation.RESTART, "") == runs[2]
+    assert find_action_run(body, ArmOperation.RESTART, "2026-11-02T00:00:00Z") == runs[2]
+    assert find_action_run(body, ArmOperation.RESTART, "2026-11-03T00:00:00Z") == {}
+    assert find_action_run(body, ArmOperation.REPLACE, "") == {}
+    assert find_action_run(None, ArmOperation.RESTART, "") == {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
 from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation
+from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
 
 AROUND = SiteContext("lab-rg", {"location": "eastus"}, str)
@@ -79,3 +82,50 @@ def test_tags_and_administrators_are_sent() -> None:
 
 def test_body_added_to_imported_cluster_is_not_sent() -> None:
     assert build_body_changes({}, NETWORK) == []
+
+
+def test_separate_pool_is_updated_in_place() -> None:
+    prior = {"kubernetes_cluster_id": "lab/c", "name": "p", "node_count": 4, "vm_sku_name": "NC_P10_56_v1"}
+    key = ObjectKey("nexus_agent_pool", "lab/c/p", 1)
+    request = ChangeRequest(key, "nexus_agent_pool.p", prior, {**prior, "node_count": 2})
+    [change] = build_azure_changes(request, AROUND)
+    assert (change.verb, change.target.names) == (ArmOperation.UPDATE, ("c", "p"))
+    assert change.body == {"properties": {"count": 2}}
+    assert change.reduction == {"count": 2}
+
+
+@pytest.mark.parametrize(
+    ("observed", "requested", "is_equal"),
+    [(None, "", True), ({}, None, True), ("", 0, False), ("a", None, False), (["a", "b"], ["b", "a"], True)],
+)
+def test_absent_and_empty_values_are_equal(observed: Any, requested: Any, is_equal: bool) -> None:
+    assert has_requested_values(observed, requested) is is_equal
+
+
+@pytest.mark.parametrize(
+    ("observed", "requested", "default", "group"),
+    [
+        ("rg", "RG", "other", "rg"),
+        ("rg", "", "other", "rg"),
+        ("", "mine", "other", "mine"),
+        ("", "", "other", "other"),
+        ("rg", "mine", "", "is in resource group rg, but its azure block sets mine"),
+        ("", "", "", "has no resource group"),
+    ],
+)
+def test_resource_group_of_an_object_never_changes(observed: str, requested: str, default: str, group: str) -> None:
+    provider = AzureSiteProvider.__new__(AzureSiteProvider)
+    index = SimpleNamespace(managed={("nexus_kubernetes_cluster", "lab/c"): f"/resourceGroups/{observed}/c"})
+    attributes = {**_build_cluster(), "azure": {"resource_group": requested}}
+    request = ChangeRequest(
+        ObjectKey("nexus_kubernetes_cluster", "lab/c", 1), "nexus_kubernetes_cluster.c", {}, attributes
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AzureSiteProvider, "_load_index", lambda _: index)
+        provider._created_groups = {}
+        provider._subscription = SimpleNamespace(default_group=default)  # type: ignore[assignment]
+        if " " not in group:
+            assert provider._find_resource_group(request) == group
+            return
+        with pytest.raises(ProviderProblem, match=group):
+            provider._find_resource_group(request)

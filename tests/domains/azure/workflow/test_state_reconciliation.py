@@ -62,6 +62,26 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(capsys: pytest.
     assert misses == moved
 
 
+def test_missing_cluster_and_nodes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    path = Path("export/kubernetes_clusters.json")
+    missing, reduced, *others = sorted(json.loads(path.read_text()), key=lambda cluster: str(cluster["name"]))
+    missing_node = reduced["nodes"].pop()
+    path.write_text(json.dumps([reduced, *others]))
+    for pools in Path("export").glob(f"agent_pools.{missing['name']}.json"):
+        pools.unlink()
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert code == 2
+    document = json.loads(out)
+    assert [address.rpartition(".")[2] for address in document["absent"]] == [missing["name"]]
+    rows = {row["id"].rpartition("/")[2]: row for row in document["clusters"]}
+    assert len(rows[missing["name"]]["misses"]) == rows[missing["name"]]["vms"] == len(missing["nodes"])
+    [miss] = rows[reduced["name"]]["misses"]
+    assert missing_node["name"] in miss["vm"] or miss["cause"] == "it is no longer listed"
+    assert {row["cause"] for row in rows[missing["name"]]["misses"]} == {"it is no longer listed"}
+    assert any("no longer exist" in reason or "deleted" in reason for reason in document["replays"][0]["unverified"])
+
+
 def move_share_of_nodes(share: float) -> set[str]:
     """Move this share of the nodes to other machines; return their names."""
     random = Random(11)
