@@ -21,6 +21,7 @@ from nexusform.language.syntax.syntax_nodes import (
     RelativeTraversal,
     Traversal,
     TraverseAttribute,
+    TraverseIndex,
 )
 from nexusform.resources.address import AddressPattern, Key, Mode, ModulePathStep
 
