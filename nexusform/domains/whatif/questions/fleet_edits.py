@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
@@ -60,15 +60,10 @@ class MemberEdit(Struct, frozen=True):
                 return f"{self.member} joins" + (f" like {self.value}" if self.value else "")
             case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
-        change = f"without {self.kind} {self.key}" if self.value is None else f"{self.kind} {self.setting}"
-        return f"{self.member}: {change}"
-
-    @property
-    def setting(self) -> str:
-        """Key and value: `env=prod`, `key:NoSchedule`."""
-        if self.kind is MemberEditKind.TAINT:
-            return f"{self.key}={self.value}" if self.value else self.key
-        return f"{self.key}={self.value}"
+        if self.value is None:
+            return f"{self.member}: without {self.kind} {self.key}"
+        is_key_only = self.kind is MemberEditKind.TAINT and not self.value
+        return f"{self.member}: {self.kind} {self.key}" + ("" if is_key_only else f"={self.value}")
 
 
 class SimulatedMember(Struct, frozen=True):
@@ -224,8 +219,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         if template_cluster is not None:
             # Its nodes on a site of their own, without pods.
             site_id = f"simulated/{edit.member}"
-            identity = {"id": site_id, "name": edit.member, "site_id": site_id}
-            template_cluster = NodeCluster(**{**asdict(template_cluster), **identity})
+            template_cluster = replace(template_cluster, id=site_id, name=edit.member, site_id=site_id)
         return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
@@ -241,10 +235,10 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
-            taints = record.taints if CORDON in record.taints else (*record.taints, CORDON)
-            return replace(member, record=replace(record, taints=taints))
+            taints = dict.fromkeys((*record.taints, CORDON))
+            return replace(member, record=replace(record, taints=tuple(taints)))
         case MemberEditKind.HEALTH:
-            return replace(member, record=replace(record, health=Health(edit.value or Health.HEALTHY)))
+            return replace(member, record=replace(record, health=Health(str(edit.value))))
         case MemberEditKind.TAINT:
             return _set_taint(member, edit)
         case MemberEditKind.LABEL:

@@ -30,7 +30,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node,
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
@@ -147,12 +147,12 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     """Collect the sources of pods and their locations, in the order of creation."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     member_values = [thing.attributes for thing in ordered_things if thing.address.type == MEMBER_TYPE]
-    members = {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in member_values}
+    members = {str(values.get("name")): get_text(values, "kubernetes_cluster_id") for values in member_values}
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
         target = str(thing.attributes.get("cluster_id") or "")
         if thing.address.type == MANIFEST_TYPE:
-            text = str(thing.attributes.get("yaml_body") or "")
+            text = get_text(thing.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
             destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
@@ -167,20 +167,18 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, members: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """List by cluster id the workload keys with pods, of a manifest or placement. `target`: cluster of a
-    manifest, "" for the hub.
+    """List by cluster id ("" for the hub) the workload keys with pods, of a manifest or placement. `target`: cluster
+    of a manifest.
     """
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):
         return
     if thing.address.type == MANIFEST_TYPE:
-        if target:
-            yield target, dict(attribute)
+        yield target, dict(attribute)
         return
     for member, workloads in attribute.items():
-        cluster_id = members.get(member, "")
-        if cluster_id and isinstance(workloads, Mapping):
-            yield cluster_id, dict(workloads)
+        if isinstance(workloads, Mapping):
+            yield members.get(member, ""), dict(workloads)
 
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
@@ -217,7 +215,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     names = {node.name for node in current_cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
-        for pod in _build_planned_pods(workload, placed_workloads.get(workload.key), names):
+        for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), names):
             existing[pod.workload, pod.number] = pod
     if observed is not None:
         _add_observed_pods(existing, observed, workloads)
@@ -245,9 +243,9 @@ def _add_observed_pods(
             existing[pod.workload, pod.number] = pod
 
 
-def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
+def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload; without a node if that no longer exists."""
-    for name, location in (pods or {}).items():
+    for name, location in pods.items():
         node = get_text(location, "node")
         digits = name.rpartition("-")[2]
         number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0

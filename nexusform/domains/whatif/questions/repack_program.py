@@ -30,6 +30,7 @@ from nexusform.scheduling.racks.vms import VmSku
 MAX_NODES: Final = 20_000
 _INFINITE: Final = float("inf")
 _DEMAND: Final = -1
+_DEMAND_ROW: Final = ("demand",)
 # Cell number of a whole machine.
 WHOLE_MACHINE: Final = -1
 
@@ -91,9 +92,9 @@ class LinearProgram(Struct):
     columns: list[ProgramColumn] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
-    names: dict[Hashable, int] = field(default_factory=dict)
+    names: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
-    def add_row(self, name: Hashable, lower: float = -_INFINITE, upper: float = 0.0) -> int:
+    def add_row(self, name: tuple[Any, ...], lower: float = -_INFINITE, upper: float = 0.0) -> int:
         """Return the row with this name; create it with these bounds if new."""
         number = self.names.get(name)
         if number is None:
@@ -171,7 +172,7 @@ class RepackProgram:
     def _build_program(self) -> None:
         """Build all rows and columns."""
         program = self._program
-        program.add_row("demand", self._request.want, _INFINITE)
+        program.add_row(_DEMAND_ROW, self._request.want, _INFINITE)
         for host in self._context.hosts:
             if host.machine.name in self._single_machines:
                 program.add_row(("disk", host.machine.name), upper=float(max(host.disk, 0)))
@@ -263,7 +264,7 @@ class RepackProgram:
             entries = [(program.add_row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
             entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
             if kind == _DEMAND:
-                entries.append((program.add_row("demand"), 1.0))
+                entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
                 entries.append(
@@ -291,7 +292,7 @@ class RepackProgram:
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
             if option.demand:
-                entries.append((program.add_row("demand"), float(option.demand)))
+                entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
             if option.arrival is not None:
                 entries.append((program.add_row(("wide", unit.machines, option.arrival), 0.0, 0.0), 1.0))
                 entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
@@ -404,7 +405,7 @@ class RepackProgram:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
         kinds = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
-        slots = [name for name in program.names if isinstance(name, tuple) and name[0] == "slots"]
+        slots = [name for name in program.names if name[0] == "slots"]
         for group in sorted(kinds):
             arrival_row = program.add_row(("comes", group), 0.0, _INFINITE)
             for name in slots:

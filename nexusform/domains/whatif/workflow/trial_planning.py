@@ -88,9 +88,8 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     if result.trial is None:
         return RebalanceAnswer(result)
     evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
-    return RebalanceAnswer(
-        result, (), {}, _apply_formatter(_EVICTIONS_FILE, evictions), _apply_formatter(_TAINTS_FILE, taints)
-    )
+    texts = [format_text(SourceFile(_EVICTIONS_FILE, evictions))[0], format_text(SourceFile(_TAINTS_FILE, taints))[0]]
+    return RebalanceAnswer(result, (), {}, *texts)
 
 
 def get_taints_path(path: str) -> str:
@@ -155,7 +154,7 @@ class _EvictionTrials:
             configuration, problems = load_project_configuration(self.project.context, extra)
             errors = _select_errors(problems)
             if configuration is None or errors:
-                return TrialOutcome(error=(errors or problems)[0].detail)
+                return TrialOutcome(error=errors[0].detail)
             self.run.project = replace(self.project, configuration=configuration)
         plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
         errors = _select_errors(plan.diagnostics)
@@ -198,10 +197,6 @@ def _build_unknown_name_errors(
             choice = f" Known: {', '.join(sorted(names))}." if names else ""
             detail = f'{flag}: There is no {noun} "{name}".{suggest_name(name, names)}{choice}'
             yield build_error("invalid-simulation", detail)
-
-
-def _apply_formatter(name: str, text: str) -> str:
-    return format_text(SourceFile(name, text))[0] if text else ""
 
 
 class PlacementPlanningResult(Struct, frozen=True):
