@@ -87,10 +87,10 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 
 def _format_surge(pool: PoolUpgrade) -> str:
     """Format the surge or unavailability of a pool: `+2 (surge 10%)`, `-1`."""
+    text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
     if pool.surge:
-        return f"+{pool.surge} (surge {pool.max_surge})" if "%" in pool.max_surge else f"+{pool.surge}"
-    configured = pool.max_unavailable
-    return f"-{pool.unavailable} (unavailable {configured})" if "%" in configured else f"-{pool.unavailable}"
+        text, name, configured = f"+{pool.surge}", "surge", pool.max_surge
+    return f"{text} ({name} {configured})" if "%" in configured else text
 
 
 def _build_blocked_section(pool: PoolUpgrade) -> Section:

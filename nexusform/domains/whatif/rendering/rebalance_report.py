@@ -122,15 +122,15 @@ def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
 def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     """Build the data of the answer."""
     trial = result.trial or EvictionProposal()
-    is_possible: bool | None = result.trial is not None
     proof = ""
     reasons: list[str] = []
-    if not result.waiting_bindings:
-        is_possible = None if result.before.unknown else True
-    elif result.trial is None:
-        reasons = list(list_failure_reasons(result))
+    is_possible: bool | None = True
     if result.trial is not None:
         proof = describe_minimality_proof(result)
+    elif result.waiting_bindings:
+        is_possible, reasons = False, list(list_failure_reasons(result))
+    elif result.before.unknown:
+        is_possible = None
     return {
         "is_possible": is_possible,
         "is_proven": result.is_proven,

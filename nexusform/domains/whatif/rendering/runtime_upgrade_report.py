@@ -43,12 +43,13 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         facts += [f"{prefix}{fact}" for fact in _describe_upgrade(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
-        rows = tuple(_build_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
+        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]
+        rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:
-            sections.append(_build_vms_up_section(upgrade, prefix))
+            sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
             if wave.workloads:
@@ -129,7 +130,7 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         # Describe the pauses and the command to continue.
         first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
-        racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
+        racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks]
         before = f": before {format_list(racks)}, and after the last rack" if racks else ""
         yield (
             f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
@@ -199,10 +200,11 @@ def _describe_drain(*, is_drained: bool) -> str:
 
 
 _MAX_WAVES = 24  # columns of the timeline
+_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
-    fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
+    fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves)
     # Describe the result for a pool.
     result = verdict.outcome.value
     if verdict.is_control_plane:
@@ -215,11 +217,10 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
 
 def _build_pool_cells(verdict: PoolUpgradeVerdict) -> tuple[str, str, str]:
     """Return cluster, pool and number of VMs."""
-    pool = verdict.pool if verdict.kind is not VmOwnerKind.VM else "(plain VM)"
-    return verdict.cluster, pool, f"{verdict.total:,}"
+    return verdict.cluster, _POOL_NAMES.get(verdict.kind, verdict.pool), f"{verdict.total:,}"
 
 
-def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
+def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
     """Build the section of VMs up by pool and wave."""
     waves = [
         {
@@ -229,10 +230,9 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
         for wave in upgrade.waves
     ]
     rows = []
-    for verdict in upgrade.verdicts:
-        if verdict.total:
-            counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
-            rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
+    for verdict in verdicts:
+        counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+        rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
     table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
@@ -257,7 +257,7 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
 
 def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
     """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
-    name = pool.pool if pool.kind is not VmOwnerKind.VM else "(plain VM)"
+    name = _POOL_NAMES.get(pool.kind, pool.pool)
     if pool.is_control_plane:
         consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
     else:

@@ -24,23 +24,25 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
     has_findings = any(answer.has_findings for answer in answers)
     sections: list[Section] = []
     facts: list[str] = []
+    summaries: list[str] = []
     for answer in answers:
         prefix = f"{answer.site_id}: " if len(answers) > 1 else ""
         facts += [f"{prefix}{fact}" for fact in _describe_counted_machines(answer)]
         sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
+        summaries.append(prefix + _build_summary(answer))
     names = format_list(answer.site_id for answer in answers)
-    verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
-    return Report(f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections))
+    return Report(
+        f"Capacity of {names} ({origin})", f"{'; '.join(summaries)}.", has_findings, tuple(facts), tuple(sections)
+    )
 
 
-def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
+def _build_summary(answer: CapacityAnswer) -> str:
     """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a mix."""
-    prefix = f"{answer.site_id}: " if is_one_of_several else ""
     if answer.mix is not None:
         sets = answer.mix.sets
-        return f"{prefix}{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
+        return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
     if not answer.sku_capacities:
-        return f"{prefix}no SKU to count"
+        return "no SKU to count"
     first_skus = answer.sku_capacities[:4]
     capacity_texts = [
         f"{sku_capacity.current} more {sku_capacity.sku.title} {describe_fit(sku_capacity.current)}"
@@ -48,7 +50,7 @@ def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
     comma = "," if answer.sku_capacities[0].current.is_exact else ";"
-    return prefix + "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
+    return "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
 
 
 def _format_set_count(count: Interval, noun: str) -> str:
