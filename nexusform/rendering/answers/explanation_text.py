@@ -12,6 +12,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
+    enclose,
     format_count,
     format_first_items,
     format_list,
@@ -309,7 +310,7 @@ def _describe_needed_change(
             [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
         )
         other_count = len(alternatives) - len(best)
-        other_note = f"; {other_count} more if several were removed" if other_count else ""
+        other_note = enclose("; ", other_count, " more if several were removed")
         count = format_count(len(best), "machine")
         return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"

@@ -16,7 +16,7 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
+from nexusform.plans.plan import Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
 from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_diagnostics import (
@@ -249,8 +249,7 @@ def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, An
 
 def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     """Build the planned objects and outputs."""
-    changes = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
-    kept = (change for change in changes if change.action is not Action.FORGET)
+    kept = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
     by_module = {ROOT_MODULE: [], **group_by(kept, lambda change: change.address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:

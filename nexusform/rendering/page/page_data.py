@@ -220,18 +220,15 @@ _EFFECT_TEXTS: Final = {Effect.LOST: "host lost", Effect.FORGOTTEN: "forgotten, 
 
 def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
     """Build the explanation of a row: trigger, reason, certainty, scores and rejections."""
-    document: dict[str, Any] = {}
-    if row.trigger:
-        document["trigger"] = row.trigger
-    if row.reason and row.reason != row.trigger:
-        document["reason"] = row.reason
-    if row.certainty is not None:
-        document["certainty"] = [row.certainty.rack_count, row.certainty.machine]
-    if row.scores:
-        document["scores"] = drop_unknown_values(row.scores)
-    if row.rejections:
-        document["rejected"] = [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections]
-    return document
+    certainty = row.certainty
+    document = {
+        "trigger": row.trigger,
+        "reason": row.reason if row.reason != row.trigger else "",
+        "certainty": [certainty.rack_count, certainty.machine] if certainty is not None else None,
+        "scores": drop_unknown_values(row.scores),
+        "rejected": [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections],
+    }
+    return {name: value for name, value in document.items() if value}
 
 
 # --- changes -----------------------------------------------------------------------------------
@@ -241,6 +238,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
     """Build the fields of a change in the order of FIELDS."""
     text = render_stanza(stanza) if stanza is not None else ""
     span = change.source
+    location = [span.filename, span.start.line] if span else ["", 0]
     return [
         format_headline_address(change),
         format_module(change.address.module),
@@ -249,8 +247,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
         format_headline(change),
         # Skip the first line, since the headline is shown above.
         text.partition("\n")[2],
-        span.filename if span else "",
-        span.start.line if span else 0,
+        *location,
     ]
 
 
@@ -268,15 +265,16 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
         str(row.address),
         join_texts((row.cluster, row.pool), "/"),
         row.action.value,
-        _format_optional_location(row.source),
-        _format_optional_location(row.target),
+        format_optional_location(row.source),
+        format_optional_location(row.target),
         row.trigger,
         explanation or None,
         ([row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))),
     ]
 
 
-def _format_optional_location(location: ObjectLocation | None) -> str:
+def format_optional_location(location: ObjectLocation | None) -> str:
+    """Format a location; "" without one."""
     return format_location_text(location) if location else ""
 
 

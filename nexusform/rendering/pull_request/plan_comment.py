@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
+    enclose,
     format_count,
     format_first_items,
     group_by,
@@ -72,7 +72,7 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else (report.impact or PlacementImpact.NONE).value.upper()
+    kind = "CAUTION" if report.verdict else f"{report.impact}".upper()
     head = (render_title(report), *report.facts, *[f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))])
     parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
     # As in the terminal, changes planned before an error would hide it.
@@ -85,7 +85,7 @@ def render_markdown(
         if place.build is plan_sections.build_change_section:
             # The last line has commit, inventory and evaluation.
             age = describe_inventory(plan)
-            inventory = f"inventory {escape_plain_text(age)}" if age else ""
+            inventory = enclose("inventory ", escape_plain_text(age))
             if has_stale_inventory(plan):
                 inventory = f"**{inventory}**"
             evaluation = escape_plain_text(describe_plan_evaluation(plan))

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, group_by
+from nexusform.diagnostics.phrases import enclose, format_count, group_by
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
@@ -301,7 +301,7 @@ def _describe_machine_action(attributes: _Attributes) -> str:
 def _describe_location(attributes: _Attributes) -> str:
     """Return `location east`; "" without a location."""
     location = _read_text(attributes, "location")
-    return f"location {location}" if location else ""
+    return enclose("location ", location)
 
 
 def _describe_status(attributes: _Attributes) -> str:

@@ -9,6 +9,7 @@ from textwrap import shorten
 from typing import Final
 
 from nexusform.diagnostics.phrases import (
+    enclose,
     format_count,
     format_first_items,
     format_list,
@@ -170,7 +171,7 @@ def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
 def _format_minutes(minutes: int) -> str:
     """Format `40 min`, `3 h` or `3 h 40 min`."""
     hours, rest = divmod(minutes, _MINUTES_PER_HOUR)
-    return join_texts((f"{hours:,} h" if hours else "", f"{rest} min" if rest else ""), " ")
+    return join_texts((f"{hours:,} h" if hours else "", enclose("", rest, " min")), " ")
 
 
 _MAX_GROUPS: Final = 5
@@ -226,5 +227,5 @@ def _describe_status(status: MachineStatus) -> str:
     elif status.ready_state.lower() != "true":
         text = "not ready"
     else:
-        text = f"cordoned by {_OWNERS.get(status.cordoned_by or '', 'another manager')}"
+        text = f"cordoned by {_OWNERS.get(str(status.cordoned_by), 'another manager')}"
     return f"{text}: {status.message.rstrip('.')}" if status.message else text

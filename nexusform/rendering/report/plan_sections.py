@@ -10,7 +10,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_count, format_duration, format_first_items, group_by, join_texts
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_duration,
+    format_first_items,
+    group_by,
+    join_texts,
+)
 from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
@@ -357,7 +364,7 @@ def _build_compact_row(row: PoolRow) -> Row:
         spread, expected = row.spread, row.note.partition(";")[0]
     else:
         spread, expected = f"{row.per_rack} on {row.racks}", row.note
-    note = f" ({expected})" if expected else ""
+    note = enclose(" (", expected, ")")
     return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{note}"))
 
 
@@ -465,7 +472,7 @@ def _build_item(line: PlacementLine) -> Item:
 
 def describe_line(line: PlacementLine) -> Text:
     """Return origin, target and trigger of the objects of a line."""
-    remark = f" {line.remark}" if line.remark else ""
+    remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
@@ -476,7 +483,7 @@ def describe_line(line: PlacementLine) -> Text:
     if line.origin:
         return (f"{line.origin} ", ARROW, " ", target, remark)
     verb = get_action_text(line)
-    return (f"{verb} " if verb else "", target, remark)
+    return (enclose("", verb, " "), target, remark)
 
 
 # --- causes ------------------------------------------------------------------------------------

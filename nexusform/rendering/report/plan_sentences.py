@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
@@ -141,8 +141,8 @@ def count_resource_changes(plan: Plan) -> tuple[int, int, int, int, int]:
 def format_plan_line(plan: Plan) -> str:
     """Return `Plan: 1 to add, 0 to change, 0 to destroy.`. Tools parse this line, so its format is fixed."""
     imports, add, change, destroy, forget = count_resource_changes(plan)
-    front = f"{imports} to import, " if imports else ""
-    back = f", {forget} to forget" if forget else ""
+    front = enclose("", imports, " to import, ")
+    back = enclose(", ", forget, " to forget")
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import build_member
 from nexusform.domains.fleet.scheduling.bindings import Health
@@ -57,7 +57,7 @@ class MemberEdit(Struct, frozen=True):
             case MemberEditKind.DRAIN:
                 return f"{self.member} is drained"
             case MemberEditKind.JOIN:
-                return f"{self.member} joins" + (f" like {self.value}" if self.value else "")
+                return f"{self.member} joins" + (enclose(" like ", self.value))
             case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
         if self.value is None:

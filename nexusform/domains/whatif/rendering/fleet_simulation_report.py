@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
@@ -65,7 +65,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
         yield f"{format_list(empty, 4)} {select_word_form(len(empty), 'is', 'are')} no longer on any cluster"
     for placement in placements:
         if placement.abort is not None:
-            cluster_text = f" at {placement.abort.cluster}" if placement.abort.cluster else ""
+            cluster_text = enclose(" at ", placement.abort.cluster)
             yield f"the scheduler stops{cluster_text} for {placement.after.key}"
     pending_count = sum(len(placement.pending) for placement in placements)
     if pending_count:
@@ -77,7 +77,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
 def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
     """Build sentences about warnings and staged runs."""
     for warning in simulation.warnings:
-        prefix = f"{warning.address}: " if warning.address else ""
+        prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"
     waiting_placements = [
         placement.after.key

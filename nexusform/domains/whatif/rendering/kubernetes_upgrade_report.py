@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, NodeUpgradeBatch, PoolUpgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, ClusterUpgradeHop, SiteUpgradePath
 from nexusform.json_data.record_forms import RecordForm
@@ -18,7 +18,7 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
     """Build the report: summary, pools, and every batch."""
-    version = f", now {upgrade.version}" if upgrade.version else ""
+    version = enclose(", now ", upgrade.version)
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
     sections = [Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)]

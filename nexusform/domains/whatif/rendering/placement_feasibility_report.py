@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import enclose, format_count, format_list
 from nexusform.domains.whatif.questions.trial_configuration import NAME, SimulatedPlacement
 from nexusform.plans.plan import (
     Feasibility,
@@ -66,7 +66,7 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
     bound = _select_bindings(plan, PlacementAction.PLACE)
     selected = {row.object for row in bound if row.address.name == NAME}
     names = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]
-    missing = f"not selected: {format_list(names)}" if names else ""
+    missing = enclose("not selected: ", format_list(names))
     if trial.count is not None and trial.count > len(selected):
         missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
     bindings: list[Feasibility] = []
@@ -93,7 +93,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]
-    prefix = f"{answer.missing}; " if answer.missing else ""
+    prefix = enclose("", answer.missing, "; ")
     return Report(title, f"{prefix}{verdict}.", answer.has_findings, (), tuple(_build_sections(answer)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import enclose, format_count
 from nexusform.domains.whatif.questions.eviction_search import (
     MAX_TRIALS,
     EvictionProposal,
@@ -91,7 +91,7 @@ def _explain_taints(result: RebalanceResult) -> str:
     returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
     names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)
     leaving = [item.placement for item in returning if item.policy is PlacementPolicy.PICK_ALL]
-    loss = f" {', '.join(leaving)} runs on one cluster less." if leaving else ""
+    loss = enclose(" ", ", ".join(leaving), " runs on one cluster less.")
     return (
         f"Without a taint the hub picks the same cluster again for {names}.{loss} "
         "Other placements cannot come to a tainted cluster. Without the taint, a PickAll placement returns."

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.pod_outage import WorkloadOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
@@ -76,7 +76,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     for workload in workloads:
         if workload.outcome is WorkloadOutcome.LOST:
             losses.append(f"no pod of {workload.workload} runs in wave {format_spans(workload.waves)}")
-    stop_text = f" {' '.join(stops)}" if stops else ""
+    stop_text = enclose(" ", " ".join(stops))
     if losses:
         return f"Availability is lost: {format_list(losses, 4)}.{stop_text}"
     text = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
@@ -131,7 +131,7 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         # Describe the pauses and the command to continue.
         first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
         racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks]
-        before = f": before {format_list(racks)}, and after the last rack" if racks else ""
+        before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (
             f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
             "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
@@ -162,7 +162,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
             (offer.impact.rstrip("."), offer.impact),
         )
         details = "; ".join(text for text, value in parts if value)
-        yield f"Azure offers version {offer.version}{f' ({details})' if details else ''}."
+        yield f"Azure offers version {offer.version}{enclose(' (', details, ')')}."
 
 
 def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:

@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.whatif.questions.eviction_search import (
@@ -194,7 +195,7 @@ def _build_unknown_name_errors(
     )
     for flag, noun, name, names in checks:
         if name and name not in names:
-            choice = f" Known: {', '.join(sorted(names))}." if names else ""
+            choice = enclose(" Known: ", ", ".join(sorted(names)), ".")
             detail = f'{flag}: There is no {noun} "{name}".{suggest_name(name, names)}{choice}'
             yield build_error("invalid-simulation", detail)
 
