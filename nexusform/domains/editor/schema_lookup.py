@@ -103,7 +103,7 @@ def list_argument_choices(name: str, attribute: AttributeSchema | None, module: 
         for sku in CATALOGUES[NEWEST].machine_skus:
             yield Choice(sku)
     elif attribute is not None:
-        yield from (Choice(value) for value in attribute.choices)
+        yield from map(Choice, attribute.choices)
 
 
 def list_vm_skus(module: ModuleText) -> Iterator[Choice]:

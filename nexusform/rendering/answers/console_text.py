@@ -229,8 +229,8 @@ def build_trace_document(part: TracedExpression) -> dict[str, Any]:
     elif value.is_wholly_known and not document["sensitive"]:
         document["value"] = convert_to_plain(value)[0]
     return document | {
-        "reasons": [_build_reason_document(reason) for reason in part.reasons],
-        "parts": [build_trace_document(inner_part) for inner_part in part.parts],
+        "reasons": list(map(_build_reason_document, part.reasons)),
+        "parts": list(map(build_trace_document, part.parts)),
         "omitted": part.omitted,
         "repeated": part.is_repeated,
     }

@@ -197,7 +197,7 @@ def _add_block(
         case Nesting.LIST:
             document.setdefault(name, []).append(inner)
         case Nesting.MAP:
-            document.setdefault(name, {})[labels[0] if labels else ""] = inner
+            document.setdefault(name, {})[next(iter(labels), "")] = inner
 
 
 FORMAT_VERSION: Final = "1.0"

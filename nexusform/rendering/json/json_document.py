@@ -155,7 +155,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
         show=show,
     )
     if change.replace_paths:
-        change_document["replace_paths"] = [list(path) for path in change.replace_paths]
+        change_document["replace_paths"] = list(map(list, change.replace_paths))
     if change.importing:
         change_document["importing"] = {"id": change.importing}
     document["change"] = change_document
@@ -404,10 +404,10 @@ class _StoredCheck(Struct, frozen=True):
 def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Build the check results of a state, unchanged if they have another form."""
     try:
-        checks = convert([dict(check) for check in stored], list[_StoredCheck])
+        checks = convert(list(map(dict, stored)), list[_StoredCheck])
         return _build_checks([result for check in checks for result in _convert_stored_results(check)])
     except (ValidationError, AddressProblem):
-        return [dict(check) for check in stored]
+        return list(map(dict, stored))
 
 
 def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
@@ -420,7 +420,7 @@ def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> d
     return {
         "address": _build_check_address(kind, address),
         "status": min((instance.status for instance in instances), key=_get_severity_rank),
-        "instances": [_build_check_instance(instance) for instance in instances],
+        "instances": list(map(_build_check_instance, instances)),
     }
 
 

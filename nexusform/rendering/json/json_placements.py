@@ -62,7 +62,7 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= order
     if detail is ShownPlacements.ALL:
-        document["rejected"] = [REJECTION_FORM(rejection) for rejection in row.rejections]
+        document["rejected"] = list(map(REJECTION_FORM, row.rejections))
     return document
 
 
@@ -167,7 +167,7 @@ _OUT_OF_SERVICE_FORM: Final = RecordForm(
 
 def _build_out_of_service(plan: Plan) -> list[dict[str, Any]]:
     """Build the compute machines closed to new VMs."""
-    return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
+    return list(map(_OUT_OF_SERVICE_FORM, list_out_of_service(plan.sites)))
 
 
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")

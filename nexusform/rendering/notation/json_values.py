@@ -25,7 +25,7 @@ def drop_unknown_values(plain: Any) -> Any:
     if isinstance(plain, Mapping):
         return {name: drop_unknown_values(part) for name, part in plain.items() if part is not UNKNOWN}
     if _is_list(plain):
-        return [drop_unknown_values(part) for part in plain]
+        return list(map(drop_unknown_values, plain))
     return plain
 
 
@@ -41,7 +41,7 @@ def build_unknown_mask(plain: Any) -> Any:
         masks = {name: build_unknown_mask(part) for name, part in plain.items()}
         return {name: mask for name, mask in masks.items() if mask}
     if _is_list(plain):
-        elements = [build_unknown_mask(part) for part in plain]
+        elements = list(map(build_unknown_mask, plain))
         return elements if any(elements) else []
     return False
 
@@ -72,7 +72,7 @@ def redact_value(plain: Any, marks: Any) -> Any:
         inside = {} if marks is True else plain
         return {name: redact_value(part, marks.get(name)) for name, part in inside.items()}
     if _is_list(plain):
-        inner = [True] * len(plain) if marks is True else [marks.get(index) for index in range(len(plain))]
+        inner = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         return [redact_value(part, mark) for part, mark in zip(plain, inner, strict=True)]
     if marks is not True:
         return plain
@@ -145,7 +145,7 @@ def expand_document(document: Any) -> Any:
     if isinstance(document, LazyObject):
         return {name: expand_document(part) for name, part in document.items()}
     if isinstance(document, LazyArray):
-        return [expand_document(row) for row in document]
+        return list(map(expand_document, document))
     return document
 
 
@@ -196,7 +196,7 @@ def escape_texts(document: Any) -> Any:
     if isinstance(document, Mapping):
         return {escape_control_characters(name): escape_texts(part) for name, part in document.items()}
     if isinstance(document, list | tuple):
-        return [escape_texts(part) for part in document]
+        return list(map(escape_texts, document))
     return document
 
 

@@ -50,7 +50,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
             shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     document = {
         "fields": FIELDS,
-        "sites": [_build_site(site) for site in maps],
+        "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
         "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
@@ -98,7 +98,7 @@ def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[Placemen
         "fields": FIELDS,
         "sites": sites,
         **empty_lists,
-        "rows": [_build_binding_or_pod(row) for row in rows],
+        "rows": list(map(_build_binding_or_pod, rows)),
         "marks": marks,
         "errored": False,
         "denied": False,
@@ -138,11 +138,11 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": [_CLUSTER_FORM(paint) for paint in build_cluster_styles(site.clusters).values()],
+        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),
         "addresses": list(addresses),
         "pools": list(pools),
-        "skus": [list(sku) for sku in skus],
-        "racks": [_RACK_FORM(rack) for rack in site.racks],
+        "skus": list(map(list, skus)),
+        "racks": list(map(_RACK_FORM, site.racks)),
         "steps": [],
         "vms": vms,
     }
@@ -291,7 +291,7 @@ def compress_document(document: dict[str, Any]) -> dict[str, Any]:
     values, lines = _NumberedValues(), _NumberedValues()
     parts = {
         "changes": [_compress_change(change, values, lines) for change in changes],
-        "rows": [[values.assign_number(value) for value in row] for row in rows],
+        "rows": [list(map(values.assign_number, row)) for row in rows],
     }
     other_parts = {name: value for name, value in document.items() if name not in parts}
     return {**other_parts, "packed": {**parts, "values": values.values, "lines": lines.values}}
@@ -315,7 +315,7 @@ class _NumberedValues:
 
 def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
     """Return the numbers of the values of a change; its difference becomes runs of lines (first number, count)."""
-    numbers = [lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")]
+    numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []
     for number in numbers:
         if runs and number == runs[-2] + runs[-1]:

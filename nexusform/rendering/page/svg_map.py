@@ -138,7 +138,7 @@ def _format_title(maps: Sequence[SiteMap]) -> str:
 
 
 def _describe_maps(maps: Iterable[SiteMap]) -> str:
-    return " ".join(_describe_site(site) for site in maps)
+    return " ".join(map(_describe_site, maps))
 
 
 def _describe_site(site: SiteMap) -> str:
@@ -217,7 +217,7 @@ class _SiteDrawing:
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
         self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
-        panel_height = sum(self._compute_rack_line_height(line) for line in self._lines)
+        panel_height = sum(map(self._compute_rack_line_height, self._lines))
         legend_height = self._legend_height + _MARK_LEGEND_HEIGHT
         self.height = _HEADING_HEIGHT + legend_height + len(self._sides) * (_HEADING_HEIGHT + panel_height)
 
@@ -439,7 +439,7 @@ class RackOverviewDrawing:
     def _render_rack(self, rack: MapRack) -> list[Markup]:
         """Render a rack: tooltip, name, and a box with its VMs."""
         remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
-        numbers = {number for machine in rack.machines for number in (*machine.before, *machine.after)}
+        numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in numbers)
         vms = sum(len(machine.after) for machine in remaining_machines)
         visible_marks = (mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked)

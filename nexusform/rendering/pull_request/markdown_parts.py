@@ -39,7 +39,7 @@ def escape_prose(text: str) -> str:
     """Escape a sentence; parts in backticks remain code."""
     parts = _CODE.split(escape_control_characters(text).replace("\n", " "))
     # Splitting by a group gives the matches at odd positions.
-    parts[0::2] = [escape_markdown(part) for part in parts[0::2]]
+    parts[0::2] = list(map(escape_markdown, parts[0::2]))
     parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
     return "".join(parts)
 
@@ -107,7 +107,7 @@ def create_heading_renderer(title: str) -> Callable[[str], str]:
 
 
 def _measure_longest_backtick_run(text: str) -> int:
-    return max((len(run) for run in re.findall(r"`+", text)), default=0)
+    return max(map(len, re.findall(r"`+", text)), default=0)
 
 
 def render_table(rows: Iterable[Sequence[str]]) -> list[str]:

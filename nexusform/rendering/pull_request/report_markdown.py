@@ -79,7 +79,7 @@ def _render_section(section: Section) -> Iterable[str]:
     if section.notes:
         yield "\n".join(_render_notes(section))
     if section.commands:
-        yield "\n".join(("```sh", *(escape_control_characters(command) for command in section.commands), "```"))
+        yield "\n".join(("```sh", *map(escape_control_characters, section.commands), "```"))
     for table in section.all_tables:
         yield "\n".join(_render_table(table, UNKNOWN_ORIGIN))
     if section.is_folded:

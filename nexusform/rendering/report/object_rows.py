@@ -177,7 +177,7 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
         facts = (fact(attributes) for fact in _FACTS)
-        clauses = tuple(fact for fact in facts if fact)
+        clauses = tuple(filter(None, facts))
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 

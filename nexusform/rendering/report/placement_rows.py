@@ -497,7 +497,7 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
         return format_count(len(rows), run_noun)
-    prefixes = {_get_name_prefix(row) for row in rows}
+    prefixes = set(map(_get_name_prefix, rows))
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:
         numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]

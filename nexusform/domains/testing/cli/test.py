@@ -63,7 +63,7 @@ def test(arguments: TestArguments) -> int:
     screen = arguments.view.create_screen()
     reporter: _Reporter = _JsonReporter() if arguments.as_json else _TextReporter(screen)
     reporter.report_diagnostics(tests.diagnostics, tests.sources)
-    if tests.configuration is None or has_errors(tests.diagnostics):
+    if has_errors(tests.diagnostics):
         return 1
     reporter.report_runs_to_execute(
         {file_report.name: [run.name for run in file_report.runs] for file_report in tests.files}

@@ -105,7 +105,7 @@ _SYNTAX: Final[Mapping[MemberEditKind, str]] = {
     MemberEditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one",
     MemberEditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to remove one",
     MemberEditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one",
-    MemberEditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list((str(h) for h in Health), _MAX_NAMES)}",
+    MemberEditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list(map(str, Health), _MAX_NAMES)}",
 }
 
 

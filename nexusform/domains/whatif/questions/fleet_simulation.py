@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.importers.fleet_records import FleetEviction, FleetMember, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import build_binding_rows
 from nexusform.domains.fleet.planning.fleet_outcome import build_placement_warnings
@@ -428,8 +429,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     """Build the result of each placement; rows also present without the edits are unrelated."""
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
-    bindings = _group_by_address(result.rows)
-    pods = _group_by_address(row for row in result.pods if row.action is not PlacementAction.KEEP)
+    bindings = group_by(result.rows, _get_address)
+    pods = group_by((row for row in result.pods if row.action is not PlacementAction.KEEP), _get_address)
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]
@@ -468,11 +469,8 @@ def _split_rows(
     return caused, unrelated
 
 
-def _group_by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[PlacementChange]]:
-    by_address: dict[Address, list[PlacementChange]] = {}
-    for row in rows:
-        by_address.setdefault(row.address, []).append(row)
-    return by_address
+def _get_address(row: PlacementChange) -> Address:
+    return row.address
 
 
 def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> SchedulingDrift:

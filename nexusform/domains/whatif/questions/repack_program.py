@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from math import ceil, isfinite
 from typing import Any, Final, cast
 
@@ -191,7 +192,7 @@ class RepackProgram:
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
         else:
-            self._add_cells(host for hosts in known_groups.values() for host in hosts)
+            self._add_cells(chain.from_iterable(known_groups.values()))
         for number, hosts in enumerate(unknown_groups.values()):
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
             self._add_unknown_machines(-2 - number, ordered_hosts)
@@ -513,11 +514,12 @@ def run_solver(
     lp.row_lower_ = np.array(lower, dtype=np.double)
     lp.row_upper_ = np.array(upper, dtype=np.double)
     starts = np.zeros(len(columns) + 1, dtype=np.int32)
-    starts[1:] = np.cumsum([len(column.entries) for column in columns])
+    rows = [column.entries for column in columns]
+    starts[1:] = np.cumsum(list(map(len, rows)))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array([row for column in columns for row in column.entries], dtype=np.int32)
-    lp.a_matrix_.value_ = np.array([value for column in columns for value in column.entries.values()], dtype=np.double)
+    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(rows)), dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(list(chain.from_iterable(row.values() for row in rows)), dtype=np.double)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
     with discard_native_output():
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -541,7 +543,7 @@ def run_solver(
         return SolverResult(None, 0.0, 0, is_finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return SolverResult(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
-    values = [round(value) for value in highs.getSolution().col_value]
+    values = list(map(round, highs.getSolution().col_value))
     objective = round(info.objective_function_value)
     return SolverResult(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
 

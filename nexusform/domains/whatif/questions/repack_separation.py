@@ -81,7 +81,7 @@ class SeparationRule(Struct, frozen=True):
             for other_vm in vms
             if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
         )
-        return frozenset(self._get_scope_location(location) for location in locations)
+        return frozenset(map(self._get_scope_location, locations))
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of two groups."""

@@ -236,7 +236,7 @@ class _RepackSequenceBuilder:
             sizes = [self._context.kinds[source.vm_class].sku.memory_gib for source in remaining]
             remaining = [source for source, size in zip(remaining, sizes, strict=True) if size == max(sizes)]
         if self._strategy is _WindowStrategy.BY_TURNS:
-            turns = [self._compute_turn(source) for source in remaining]
+            turns = list(map(self._compute_turn, remaining))
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)

@@ -43,7 +43,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
             continue
         name = _find_literal_name(block, configuration)
         if name:
-            taints = [part for part in block.body.blocks if _is_taint_block(part)]
+            taints = list(filter(_is_taint_block, block.body.blocks))
             texts = tuple(_get_source_text(configuration, part.span) for part in taints)
             blocks[name] = MemberBlock(block.name, texts)
     return blocks

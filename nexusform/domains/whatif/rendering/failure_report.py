@@ -56,7 +56,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
         title = "Re-created VMs (predicted)"
         recreation_section = Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
-        sections += [recreation_section, *(_build_location_section(pool) for pool in failure.recreations)]
+        sections += [recreation_section, *map(_build_location_section, failure.recreations)]
     return Report(
         f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         build_failure_summary(failure),
@@ -112,7 +112,7 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
         )
     if failure.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
-    waiting_texts = [_describe_waiting_vms(pool) for pool in failure.stay_down]
+    waiting_texts = list(map(_describe_waiting_vms, failure.stay_down))
     if waiting_texts:
         yield f"Down until the machine returns: {format_list(waiting_texts)}."
     if failure.unmanaged_vms:

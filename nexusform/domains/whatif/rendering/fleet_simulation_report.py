@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
@@ -26,7 +26,7 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     """Build the report: placement changes with reasons, pods, and remaining capacity."""
     # Build the section of placements, one row each; of many only those with changes or findings.
     selected = select_placements(simulation)
-    rows = tuple(_build_placement_row(placement) for placement in selected)
+    rows = tuple(map(_build_placement_row, selected))
     table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
     other_lines = _build_other_placements_line(simulation, len(selected))
     placement_section = Section(
@@ -204,10 +204,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     rows: list[Row] = []
     reasons: dict[str, None] = {}
     for placement in simulation.placements:
-        by_workload: dict[str, list[PlacementChange]] = {}
-        for row in placement.pods:
-            by_workload.setdefault(row.pool, []).append(row)
-        for pool, pods in by_workload.items():
+        for pool, pods in group_by(placement.pods, lambda row: row.pool).items():
             cluster, _, workload = pool.partition("/")
             added = sum(_get_node(row) is not None for row in pods)
             removed = sum(row.target is None for row in pods)
@@ -299,7 +296,7 @@ _POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_
 
 
 def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any]]:
-    return [] if outcome.status is None else [_UNSELECTED(decision) for decision in outcome.status.unselected_decisions]
+    return [] if outcome.status is None else list(map(_UNSELECTED, outcome.status.unselected_decisions))
 
 
 _PLACEMENT: Final = RecordForm(

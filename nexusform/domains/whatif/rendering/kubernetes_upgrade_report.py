@@ -157,7 +157,7 @@ def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
         _build_path_summary(path),
         path.has_findings,
         tuple(_describe_order_and_versions(path)),
-        tuple(_build_cluster_section(cluster) for cluster in path.clusters),
+        tuple(map(_build_cluster_section, path.clusters)),
     )
 
 

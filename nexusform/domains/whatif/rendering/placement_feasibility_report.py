@@ -100,7 +100,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
-        rows = tuple(_build_feasibility_row(row) for row in answer.bindings)
+        rows = tuple(map(_build_feasibility_row, answer.bindings))
         sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
@@ -131,7 +131,7 @@ def _build_feasibility_row(row: Feasibility) -> Row:
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
     pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items()) or row.pool
     cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
-    losses = [_format_loss_effect(effect) for effect in (row.one_machine_down, row.one_rack_down)]
+    losses = list(map(_format_loss_effect, (row.one_machine_down, row.one_rack_down)))
     return Row((*cells, *losses, row.reason), row.result is not FeasibilityResult.RUNS)
 
 

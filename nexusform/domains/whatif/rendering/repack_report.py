@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
@@ -138,7 +138,7 @@ def _describe_minimum_windows(repack: RepackResult) -> str:
 
 def _describe_certainty(repack: RepackResult) -> str:
     """Describe the certainty of the target machines."""
-    steps = [step for window in repack.windows for step in window.steps]
+    steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
     runs = steps[0].runs
     text = f"{certain_count} of {len(steps)} land as planned in {runs} of {runs} samples"
@@ -307,7 +307,7 @@ def build_repack_document(repack: RepackResult) -> dict[str, Any]:
             {"window": number, "machines": list(window.cordons)} for number, window in windows if window.cordons
         ],
         "commands": [list(build_window_commands(repack, window, number)) for number, window in windows],
-        "blocking": [_BLOCKING(constraint) for constraint in repack.blocking],
+        "blocking": list(map(_BLOCKING, repack.blocking)),
         "pods": [{"window": number, **_POD(pod)} for number, window in windows for pod in window.pods],
         **_END(repack),
     }
