@@ -38,6 +38,7 @@ from nexusform.rendering.notation.json_values import (
     drop_unknown_values,
     encode_document,
     expand_document,
+    omit_empty,
     redact_value,
     write_json,
 )
@@ -137,14 +138,17 @@ def _get_sensitive_paths(sensitive: bool) -> tuple[Path, ...]:
 def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     """Build an element of `resource_changes`; `show` includes sensitive values."""
     address = change.address
-    document: dict[str, Any] = {"address": str(address)}
-    if change.previous_address is not None:
-        document["previous_address"] = str(change.previous_address)
-    if address.module:
-        document["module_address"] = format_module(address.module)
-    document |= build_address_keys(address) | {"provider_name": format_provider_name(change.provider)}
-    if change.deposed:
-        document["deposed"] = change.deposed
+    locations = {
+        "previous_address": str(change.previous_address or ""),
+        "module_address": format_module(address.module),
+    }
+    document: dict[str, Any] = {
+        "address": str(address),
+        **omit_empty(locations),
+        **build_address_keys(address),
+        "provider_name": format_provider_name(change.provider),
+        **omit_empty({"deposed": change.deposed}),
+    }
     # Actions, both sides and their masks.
     change_document = _build_change_sides(
         ACTIONS[change.action],
@@ -154,13 +158,11 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
         after_marks=build_path_trie(change.sensitive_after),
         show=show,
     )
-    if change.replace_paths:
-        change_document["replace_paths"] = list(map(list, change.replace_paths))
+    change_document |= omit_empty({"replace_paths": list(map(list, change.replace_paths))})
     if change.importing:
         change_document["importing"] = {"id": change.importing}
     document["change"] = change_document
-    if change.reason:
-        document["action_reason"] = _REASONS.get(change.reason, change.reason)
+    document |= omit_empty({"action_reason": _REASONS.get(change.reason, change.reason)})
     if change.source is not None:
         span = change.source
         document["source"] = {
@@ -211,8 +213,7 @@ def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> d
     document: dict[str, Any] = {"address": str(address)}
     if address != drift.address:
         document["previous_address"] = str(drift.address)
-    if address.module:
-        document["module_address"] = format_module(address.module)
+    document |= omit_empty({"module_address": format_module(address.module)})
     marks = build_path_trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
     change = _build_change_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
@@ -329,13 +330,8 @@ def _build_state(state: State, show: bool) -> LazyObject:
                     "values": build_visible_value(instance.attributes, instance.sensitive, show_sensitive=show),
                     "sensitive_values": build_sensitive_mask(instance.attributes, build_path_trie(instance.sensitive)),
                 }
-                if instance.dependencies:
-                    document["depends_on"] = list(instance.dependencies)
-                if instance.tainted:
-                    document["tainted"] = True
-                if deposed:
-                    document["deposed_key"] = deposed
-                yield document
+                optional = {"depends_on": list(instance.dependencies), "tainted": instance.tainted}
+                yield document | omit_empty({**optional, "deposed_key": deposed})
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
     document["values"] = _build_values(state.outputs, root_module, show)
@@ -445,7 +441,7 @@ def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:
 
 
 def _build_module_key(module: str) -> dict[str, str]:
-    return {"module": module} if module else {}
+    return omit_empty({"module": module})
 
 
 def _get_severity_rank(status: str) -> int:
@@ -456,6 +452,4 @@ def _get_severity_rank(status: str) -> int:
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
     address = {**_build_instance_keys(result.kind, result.address), "to_display": result.address}
     document: dict[str, Any] = {"address": address, "status": result.status}
-    if result.messages:
-        document["problems"] = [{"message": text} for text in result.messages]
-    return document
+    return document | omit_empty({"problems": [{"message": text} for text in result.messages]})

@@ -27,7 +27,7 @@ from nexusform.plans.plan import (
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import OutOfService, SiteSkuCapacity, SpareCapacity, list_out_of_service
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity, SiteResourceKind
-from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
@@ -54,8 +54,7 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         "certainty": None,
         "provenance": row.provenance,
     }
-    if row.platform_name:
-        document["platform_name"] = row.platform_name
+    document |= omit_empty({"platform_name": row.platform_name})
     if row.certainty is not None:
         document["certainty"] = row.certainty.get_shares_by_name()
     if row.group:

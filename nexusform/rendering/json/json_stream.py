@@ -21,7 +21,7 @@ from nexusform.rendering.json.json_diagnostics import (
     build_resource_keys,
 )
 from nexusform.rendering.json.json_placements import build_placement_changes
-from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value
+from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value, omit_empty
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import Finding
@@ -161,8 +161,7 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     document: Event = {"resource": build_resource_keys(change.address), "action": action}
     if moved_from is not None:
         document["previous_resource"] = build_resource_keys(moved_from)
-    if change.reason:
-        document["reason"] = _STREAM_REASONS.get(change.reason, change.reason)
+    document |= omit_empty({"reason": _STREAM_REASONS.get(change.reason, change.reason)})
     if change.importing:
         document["importing"] = {"id": change.importing}
     return create_event("planned_change", f"{change.address}: Plan to {action}", time, change=document)

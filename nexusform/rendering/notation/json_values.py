@@ -29,6 +29,11 @@ def drop_unknown_values(plain: Any) -> Any:
     return plain
 
 
+def omit_empty(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of an object without null, false, 0 and empty values."""
+    return {name: value for name, value in document.items() if value}
+
+
 def _is_list(plain: Any) -> bool:
     return plain.__class__ is list or plain.__class__ is tuple
 
@@ -38,8 +43,7 @@ def build_unknown_mask(plain: Any) -> Any:
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):
-        masks = {name: build_unknown_mask(part) for name, part in plain.items()}
-        return {name: mask for name, mask in masks.items() if mask}
+        return omit_empty({name: build_unknown_mask(part) for name, part in plain.items()})
     if _is_list(plain):
         elements = list(map(build_unknown_mask, plain))
         return elements if any(elements) else []
@@ -53,8 +57,7 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
     inside = marks or {}
     if isinstance(plain, Mapping):
         marked = [name for name in plain if name in inside]
-        masks = {name: build_sensitive_mask(plain[name], inside[name]) for name in marked}
-        return {name: mask for name, mask in masks.items() if mask}
+        return omit_empty({name: build_sensitive_mask(plain[name], inside[name]) for name in marked})
     if not _is_list(plain):
         return False
     if not inside:

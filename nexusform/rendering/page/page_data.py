@@ -16,7 +16,7 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Change, PlacementChange, Plan
-from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.markup import Part
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
@@ -189,11 +189,7 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
     """Build further data of a VM from the plan, or None without any."""
     document = _build_row_explanation(vm.row) if vm.row is not None else {}
-    outcome = _describe_vm_outcome(vm)
-    if outcome:
-        document["fate"] = outcome
-    if vm.certainty is not CertaintyLevel.UNKNOWN:
-        document["sure"] = _CERTAINTY_STEPS[vm.certainty]
+    document |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_STEPS.get(vm.certainty)})
     if vm.provenance not in ("", "predicted"):
         document["provenance"] = vm.provenance
     return document or None
@@ -228,7 +224,7 @@ def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
         "scores": drop_unknown_values(row.scores),
         "rejected": [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections],
     }
-    return {name: value for name, value in document.items() if value}
+    return omit_empty(document)
 
 
 # --- changes -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationC
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import LABELS, POD_BLOCK, SiteResourceCapacity
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval, VmSku
@@ -274,8 +275,7 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
     sites = []
     for answer in answers:
         document = _SITE(answer)
-        if answer.other_capacities:
-            document["capacity_other"] = list(map(OTHER_CAPACITY_FORM, answer.other_capacities))
+        document |= omit_empty({"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))})
         document["mix"] = None if answer.mix is None else _build_mix_document(answer.mix)
         sites.append(document)
     return {"sites": sites}
