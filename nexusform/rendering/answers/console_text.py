@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
-from nexusform.rendering.notation.colours import escape_control_characters, wrap_lines
-from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
+from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, wrap_lines
+from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP, choose_heredoc_end
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
@@ -105,18 +105,13 @@ def _escape_character(character: str) -> str:
     """Escape a character in a string."""
     if character in _ESCAPES:
         return _ESCAPES[character]
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return f"\\x{ord(character):02x}" if character.isascii() else format_code_point(character)
 
 
 def _render_heredoc(text: str, indent: int) -> str:
     """Render a multi-line text; `indent` is that of its first line, and nested texts are indented."""
     lines = text.split("\n")
-    end = "EOT"
-    while any(line.strip() == end for line in lines):
-        end += "_"
+    end = choose_heredoc_end(lines)
     opening = f"<<-{end}" if indent else f"<<{end}"
     margin = " " * indent
     return "\n".join([opening, *(f"{margin}{_escape_line(line)}" for line in lines), f"{margin}{end}"])

@@ -35,8 +35,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if failure.pools:
         rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
         table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2}))
-        is_finding = any(row.is_finding for row in rows)
-        sections.append(Section("Pools during the failure", table=table, is_finding=is_finding))
+        sections.append(Section("Pools during the failure", table=table, is_finding=table.has_findings))
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
         lines = tuple(build_pending_lines(failure.workloads))
@@ -55,7 +54,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
         table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
         title = "Re-created VMs (predicted)"
-        recreation_section = Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
+        recreation_section = Section(title, tuple(reasons), table=table, is_finding=table.has_findings)
         sections += [recreation_section, *map(_build_location_section, failure.recreations)]
     return Report(
         f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",

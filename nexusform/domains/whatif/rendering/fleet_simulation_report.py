@@ -215,7 +215,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     if rows:
         table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
-        yield Section("Pods", lines, table=table, is_finding=any(row.is_finding for row in rows))
+        yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 
 
 def _get_node(row: PlacementChange) -> str | None:

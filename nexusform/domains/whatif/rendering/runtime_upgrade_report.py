@@ -55,9 +55,8 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
             if wave.workloads:
                 table = build_workload_table(wave.workloads, is_drained=upgrade.options.drain)
                 lines = tuple(build_pending_lines(wave.workloads))
-                is_finding = any(row.is_finding for row in table.rows)
                 title = f"{prefix}Wave {wave.number}: pods"
-                sections.append(Section(title, lines, table=table, is_folded=True, is_finding=is_finding))
+                sections.append(Section(title, lines, table=table, is_folded=True, is_finding=table.has_findings))
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
