@@ -184,24 +184,22 @@ def _list_placed_workloads(
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
     """Build the pods of direct workloads and of those added by placements. The nodes are the observed ones, if any."""
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
-    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys())
+    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
     # An imported placement notes no objects: they are those on the hub.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
-    observed_objects = observed.objects if observed is not None else ()
-    other_objects = [manifest for manifest in observed_objects if manifest.identity not in own_identities]
+    other_objects = [manifest for manifest in observed.objects if manifest.identity not in own_identities]
     context_objects = [*sources.hub, *other_objects]
     candidates = collect_workloads(by_placements, context_objects).workloads
     selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
     objects = [*direct, *(by_placements if selected else []), *other_objects]
-    current_cluster = cluster if observed is None else observed.cluster
-    offer = collect_cluster_storage(all_objects, is_complete=observed is None or observed.is_complete)
+    offer = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
     model = PodCluster(
         cluster.name,
-        current_cluster.nodes,
+        observed.cluster.nodes,
         quotas=collect_resource_quotas(all_objects),
         budgets=apply_observed_budget_status(collect_pod_disruption_budgets(objects), observed),
         volumes=offer.volumes,
@@ -209,16 +207,15 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
         invalid_claims=offer.invalid_claims,
         attach_limits=offer.attach_limits,
         namespaces=_index_namespaces(all_objects),
-        nominated_pods=observed.nominated_pods if observed is not None else (),
-        version=current_cluster.version,
+        nominated_pods=observed.nominated_pods,
+        version=observed.cluster.version,
     )
-    names = {node.name for node in current_cluster.nodes}
+    names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
         for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), names):
             existing[pod.workload, pod.number] = pod
-    if observed is not None:
-        _add_observed_pods(existing, observed, workloads)
+    _add_observed_pods(existing, observed, workloads)
     pods = tuple(existing.values())
     if any(workload.key not in placed_workloads for workload in workloads):
         pods = predict(model, pods, workloads).list_existing_pods()
