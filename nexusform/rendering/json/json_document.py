@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert
@@ -401,7 +402,7 @@ def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     """Build the check results of a state, unchanged if they have another form."""
     try:
         checks = convert(list(map(dict, stored)), list[_StoredCheck])
-        return _build_checks([result for check in checks for result in _convert_stored_results(check)])
+        return _build_checks(list(chain.from_iterable(map(_convert_stored_results, checks))))
     except (ValidationError, AddressProblem):
         return list(map(dict, stored))
 

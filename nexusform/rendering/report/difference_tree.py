@@ -462,7 +462,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
-        paths = [tuple(step for step in (*path, part.name, part.label) if step) for part in parts]
+        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]
         order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 

@@ -112,7 +112,7 @@ def fold_instances(names: Iterable[str]) -> list[str]:
     for name in dict.fromkeys(names):
         block, _, key = name.rpartition("[")
         match = _KEY.fullmatch(key)
-        if block and match:
+        if match:
             by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
         else:
             by_block.setdefault(name, [])

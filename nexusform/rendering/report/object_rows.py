@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -127,7 +128,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
             if len(blocks) == 1 or not key_text.startswith("["):
                 folded += blocks
             else:
-                rows = tuple(row for block in blocks for row in block.rows)
+                rows = tuple(chain.from_iterable(block.rows for block in blocks))
                 folded.append(replace(blocks[0], rows=rows, label=f"{block_fold.text}{key_text}"))
     return tuple(folded)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.applying.events import StepEvent, StepOutcome
-from nexusform.diagnostics.phrases import enclose
+from nexusform.diagnostics.phrases import enclose, group_by
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.notation.colours import (
     PLAIN,
@@ -126,26 +126,15 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
     """Render the steps of an incomplete apply by outcome. Failed and waiting steps are listed with the
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
-    steps: dict[StepOutcome, list[StepEvent]] = {outcome: [] for outcome in StepOutcome}
-    for event in events:
-        if event.outcome is not None:
-            steps[event.outcome].append(event)
-    by_outcome = {
-        outcome: outcome_steps
-        for outcome, outcome_steps in steps.items()
-        if outcome_steps or outcome is not StepOutcome.WAITING
-    }
-    counts = ", ".join(f"{len(outcome_steps)} {outcome.value}" for outcome, outcome_steps in by_outcome.items())
-    done, skipped = steps[StepOutcome.DONE], steps[StepOutcome.SKIPPED]
-    listed_steps = [
-        *done[:_MAX_LISTED],
-        *steps[StepOutcome.FAILED],
-        *steps[StepOutcome.WAITING],
-        *skipped[:_MAX_LISTED],
-    ]
+    steps = group_by(events, lambda event: event.outcome)
+    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)
+    counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
+    if waiting:
+        counts.insert(2, f"{len(waiting)} waiting")
+    listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
     lines = [
-        f"Steps: {counts}.",
+        f"Steps: {', '.join(counts)}.",
         *(wrap_hanging(_render_outcome(step, name_width, paint), width) for step in listed_steps),
     ]
     for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):

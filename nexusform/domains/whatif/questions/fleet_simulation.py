@@ -161,6 +161,12 @@ class FleetSimulation(Struct, frozen=True):
         """Whether a placement has findings, or a drained member keeps placements."""
         return any(placement.has_findings for placement in self.placements) or bool(self.remaining)
 
+    @property
+    def affected_members(self) -> set[str]:
+        """Members with an edit or with a changed placement."""
+        names = {edit.member for edit in self.edits}
+        return names.union(*(placement.gained + placement.lost for placement in self.placements))
+
 
 class FleetSnapshot(Struct, frozen=True):
     """Objects of a fleet, reusable for several simulations. `records` are the objects of the instances, `observed` the

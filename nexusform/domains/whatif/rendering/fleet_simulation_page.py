@@ -85,9 +85,7 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     """Select the members by name; in a large fleet the affected ones, none if too many."""
     names = {member.name for member in simulation.members}
     if len(names) > MAX_GRID_COLUMNS:
-        names = {edit.member for edit in simulation.edits}
-        for placement in simulation.placements:
-            names |= {*placement.gained, *placement.lost}
+        names = simulation.affected_members
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 

@@ -225,9 +225,7 @@ def _get_node(row: PlacementChange) -> str | None:
 
 def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of affected members' capacity."""
-    affected = {edit.member for edit in simulation.edits}
-    for placement in simulation.placements:
-        affected |= {*placement.gained, *placement.lost}
+    affected = simulation.affected_members
     selected = [member for member in simulation.members if member.name in affected or member.before != member.after]
     unaffected_count = len(simulation.members) - len(selected)
     rows: list[Row] = []
