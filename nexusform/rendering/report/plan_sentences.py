@@ -82,20 +82,17 @@ def format_headline_address(change: Change) -> str:
 
 def format_object_address(address: object, deposed: str) -> str:
     """Return the address of an object as text, with the key of a deposed one."""
-    return f"{address} (deposed object {deposed})" if deposed else f"{address}"
+    return f"{address}{enclose(' (deposed object ', deposed, ')')}"
 
 
 def build_change_comments(change: Change) -> tuple[str, ...]:
     """Return the further comment lines: reason, previous address and import id."""
-    reason = _format_reason(change)
-    lines = [reason] if reason else []
-    if change.action is Action.NO_OP:
-        return tuple(lines)  # the headline states a move or an import
-    if change.previous_address is not None and change.reason != "delete_because_no_move_target":
-        lines.append(f"(moved from {change.previous_address})")
-    if change.importing:
-        lines.append(f'(imported from "{change.importing}")')
-    return tuple(lines)
+    lines = [_format_reason(change)]
+    if change.action is not Action.NO_OP:  # there the headline states a move or an import
+        if change.reason != "delete_because_no_move_target":
+            lines.append(enclose("(moved from ", change.previous_address, ")"))
+        lines.append(enclose('(imported from "', change.importing, '")'))
+    return tuple(filter(None, lines))
 
 
 def _format_reason(change: Change) -> str:

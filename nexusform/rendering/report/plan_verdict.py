@@ -60,7 +60,7 @@ def build_headline(plan: Plan) -> str:
             return "nothing to predict"
         return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
     counts = count_effects(plan.placements)
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     waiting = format_effect_clauses(counts, [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
@@ -199,11 +199,9 @@ INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, samples, rules and inputs, without empty ones."""
-    sentences: list[tuple[str, str]] = []
-    if plan.upgrades:
-        from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+    from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
 
-        sentences += build_upgrade_sentences(plan)
+    sentences = build_upgrade_sentences(plan)
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
