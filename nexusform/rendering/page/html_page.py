@@ -157,8 +157,8 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
         title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
         texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
-    verdict = plan_sentences.format_plan_line(plan) if plan.has_changes else plan_sentences.describe_no_changes(plan)[0]
-    return [*placements, DecisionLine("Plan", (plan_sentences.format_thousands(verdict).removeprefix("Plan: "),))]
+    counts = plan_sentences.describe_object_counts(plan)
+    return [*placements, DecisionLine("Plan", (counts.removeprefix("Plan: "),))]
 
 
 def _build_changes(view: PlanReportData) -> Part:

@@ -114,11 +114,10 @@ def _build_body(section: Section) -> list[Part]:
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]
     lines = [build_element("p", build_text(line)) for line in section.lines]
-    body: list[Part] = [*tables, *lines] if section.name else [*lines]
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
-        body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    body += [] if section.name else tables
+        lines.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
+    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]
     body += map(_build_item_group, section.groups)
     if section.findings.findings:
         body.append(build_findings(section.findings.findings, section.findings.sources))

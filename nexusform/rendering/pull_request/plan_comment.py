@@ -212,9 +212,8 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     # If not all racks fit, keep those with the most removed VMs, sorted by name.
     visible_racks = [*sorted(existing[:_MAX_RACKS], key=_get_sort_key), *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
-    has_several = len({rack.site for rack in racks}) > 1
     for rack in visible_racks:
-        lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several or has_several_sites else rack.name)
+        lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
     figures = "".join(_list_vm_counts(visible_racks))
     if len(racks) > len(visible_racks):
         lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")

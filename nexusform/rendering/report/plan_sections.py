@@ -76,8 +76,6 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
 
 def build_site_section(view: PlanReportData) -> Section:
     """Build a row per changed site and a line for the others; nothing for a single site."""
-    if not view.sites:
-        return NO_SECTION
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
@@ -180,8 +178,6 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 def build_upgrade_section(view: PlanReportData) -> Section:
     """Build tables of upgraded clusters and of clusters with re-created pools."""
-    if not view.plan.upgrades:
-        return NO_SECTION
     from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")

@@ -221,6 +221,11 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     return sentences[plan.mode]
 
 
+def describe_object_counts(plan: Plan) -> str:
+    """Return the line with the counts of changed objects for readers, or the sentence for a plan without changes."""
+    return format_thousands(format_plan_line(plan)) if plan.has_changes else describe_no_changes(plan)[0]
+
+
 ONLY_DRIFT: Final = (
     "Your configuration already applies the changes detected above, so applying this plan will only "
     "update the nexusform state to include them and won't change anything else."

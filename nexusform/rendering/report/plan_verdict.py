@@ -199,9 +199,11 @@ INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, samples, rules and inputs, without empty ones."""
-    from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+    sentences: list[tuple[str, str]] = []
+    if plan.upgrades:
+        from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
 
-    sentences = build_upgrade_sentences(plan)
+        sentences += build_upgrade_sentences(plan)
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
