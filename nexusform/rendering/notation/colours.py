@@ -105,7 +105,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
     for line in text.split("\n"):
         list_item = _ITEM.match(line)
         is_fixed = list_item is None and line.startswith(" ")
-        if is_fixed or _fits_width(line, width):
+        if is_fixed or _is_within_width(line, width):
             lines.append(line.rstrip())
         else:
             indent = list_item.end() if list_item is not None else 0
@@ -113,7 +113,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
     return lines
 
 
-def _fits_width(line: str, width: int) -> bool:
+def _is_within_width(line: str, width: int) -> bool:
     """Return whether a line stays as it is. A `width` below 20 turns wrapping off."""
     return width < _MIN_WIDTH or count_columns(line) <= width
 
@@ -126,7 +126,7 @@ def wrap_hanging(text: str, width: int) -> str:
     for line in text.split("\n"):
         label = _LABEL.match(line)
         indent = label.end() if label is not None else 2
-        if _fits_width(line, width):
+        if _is_within_width(line, width):
             lines.append(line)
         else:
             lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
@@ -135,7 +135,7 @@ def wrap_hanging(text: str, width: int) -> str:
 
 def wrap_line(text: str, indent: int, width: int) -> list[str]:
     """Wrap one line at words and indent further lines by `indent` columns. A `width` below 20 turns wrapping off."""
-    if _fits_width(text, width):
+    if _is_within_width(text, width):
         return [text]
     start = len(text) - len(text.lstrip(" "))
     return [*_fill_wrapped_lines(text[start:].split(" "), width, text[:start], " " * indent)]

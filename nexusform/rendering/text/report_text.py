@@ -40,7 +40,10 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
     """Render the whole report as text with a final newline."""
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
-    lines = [*_paint_lines(report.title, width, paint), *_paint_lines(report.verdict, width, paint, colour_name)]
+    lines = [
+        *_render_bold_lines(report.title, width, paint),
+        *_render_bold_lines(report.verdict, width, paint, colour_name),
+    ]
     for fact in report.facts:
         first_line, *further_lines = _wrap_text(fact, width - 4)
         lines.append(f"{_INDENT}- {first_line}")
@@ -69,10 +72,10 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
         hidden_count = len(section.table.rows) - len(table.rows)
         if hidden_count:
             lines.append(f"... and {hidden_count} more; -format=markdown lists all.")
-    return [*_paint_lines(section.title, width, paint, *styles), *_indent_lines(lines)]
+    return [*_render_bold_lines(section.title, width, paint, *styles), *_indent_lines(lines)]
 
 
-def _paint_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
+def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
     """Return the wrapped lines of a text in bold and with further styles."""
     return [paint(line, "bold", *styles) for line in _wrap_text(text, width)]
 
@@ -206,7 +209,7 @@ def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption; of a list of steps only the first rows."""
-    lines = _paint_lines(f"{table.caption}:", width, paint) if table.caption else []
+    lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
     is_list_of_steps = not (table.figures or has_details)
     max_rows = _MAX_STEPS if is_list_of_steps else len(table.rows)
     visible_table = replace(table, rows=table.rows[:max_rows])

@@ -11,7 +11,7 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.repack_orders import MAX_VMS
 from nexusform.domains.whatif.questions.repack_planning import BlockingConstraint, RepackResult, RepackStatus
-from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow, count_recreations
+from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.rendering.answers.explanation_text import format_short_location
@@ -65,7 +65,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
 
 def _build_summary(repack: RepackResult) -> str:
     want, sku = repack.request.want, repack.request.sku.title
-    recreations = count_recreations(repack.windows)
+    recreations = repack.recreations or 0
     match repack.status:
         case RepackStatus.NOTHING_TO_DO:
             return f"Nothing to do: {repack.fits_now} {select_word_form(repack.fits_now.maximum, 'fits', 'fit')} now."
