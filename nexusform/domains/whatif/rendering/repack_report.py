@@ -9,7 +9,7 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.repack_orders import MAX_VMS
+from nexusform.domains.whatif.questions import repack_orders
 from nexusform.domains.whatif.questions.repack_planning import BlockingConstraint, RepackResult, RepackStatus
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
@@ -120,8 +120,8 @@ def _describe_order_search(repack: RepackResult) -> str:
         cause = "VMs were kept because of their pods"
         if repack.unknown_machines:
             cause = f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
-        elif repack.movable_vms > MAX_VMS:
-            cause = f"the site has {repack.movable_vms:,} movable VMs, more than {MAX_VMS}"
+        elif repack.movable_vms > repack_orders.MAX_VMS:
+            cause = f"the site has {repack.movable_vms:,} movable VMs, more than {repack_orders.MAX_VMS}"
         return f"Not every order was searched: {cause}."
     if repack.orders_cut_at is not None:
         return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
