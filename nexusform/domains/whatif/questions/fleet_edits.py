@@ -219,7 +219,8 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         if template_cluster is not None:
             # Its nodes on a site of their own, without pods.
             site_id = f"simulated/{edit.member}"
-            template_cluster = replace(template_cluster, id=site_id, name=edit.member, site_id=site_id)
+            identity = {"id": site_id, "name": edit.member, "site_id": site_id}
+            template_cluster = replace(template_cluster, **identity)
         return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
