@@ -46,6 +46,11 @@ def join_texts(texts: Iterable[str], separator: str = ", ") -> str:
     return separator.join(text for text in texts if text)
 
 
+def enclose(before: str, text: object, after: str = "") -> str:
+    """Return a nonempty text, or a number other than 0, between two others; "" if it is empty or 0."""
+    return f"{before}{text}{after}" if text else ""
+
+
 def group_by(items: Iterable[Item], get_key: Callable[[Item], GroupKey]) -> dict[GroupKey, list[Item]]:
     """Group items by key, in the order of the first item of each key."""
     groups: dict[GroupKey, list[Item]] = {}

@@ -48,7 +48,7 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
             parts.append(f"on {hint} (predicted)")
     else:
         parts += _quote_argument_source(block, ("description", "type", "source"), module)
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(filter(None, parts))
 
 
 def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:

@@ -121,7 +121,7 @@ class ModuleText(Struct, frozen=True):
 
 def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
     """Read the files of a directory; those in `unsaved_texts` (by absolute path) as in the editor."""
-    paths = {str(path) for path in Path(directory).glob(f"*{NATIVE}")}
+    paths = set(map(str, Path(directory).glob(f"*{NATIVE}")))
     paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}
     for path in sorted(paths):

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
 from nexusform.domains.editor.module_files import ModuleText, get_native_body
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
@@ -79,9 +79,7 @@ def build_preview(plan: Plan) -> PlacementPreview:
 
 def _format_vms_per_rack(table: PlacementTable) -> str:
     """Format the VMs per rack: `rack1..8: 3 each`, `rack1,2: 3, rack3: 2`."""
-    racks: dict[int, list[str]] = {}
-    for rack, count in table.actual_vms_per_rack.items():
-        racks.setdefault(count, []).append(rack)
+    racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
     if len(racks) == 1:
         ((count, names),) = racks.items()
         return f"{format_names(names)}: {count}{' each' if len(names) > 1 else ''}"

@@ -100,10 +100,9 @@ def list_argument_choices(name: str, attribute: AttributeSchema | None, module: 
     if name == "vm_sku_name":
         yield from list_vm_skus(module)
     elif name == "machine_sku":
-        for sku in CATALOGUES[NEWEST].machine_skus:
-            yield Choice(sku)
+        yield from map(Choice, CATALOGUES[NEWEST].machine_skus)
     elif attribute is not None:
-        yield from (Choice(value) for value in attribute.choices)
+        yield from map(Choice, attribute.choices)
 
 
 def list_vm_skus(module: ModuleText) -> Iterator[Choice]:

@@ -20,6 +20,7 @@ from pygls.lsp.server import LanguageServer
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
 from nexusform.domains.editor.hover_texts import build_hover_text
 from nexusform.domains.editor.module_files import (
@@ -112,7 +113,7 @@ class EditorState(Struct):
             if diagnostic.subject is not None and source is not None:
                 span = diagnostic.subject
                 marker_range = _build_range(source.text, span.start.byte, span.end.byte)
-            detail = f"\n{diagnostic.detail}" if diagnostic.detail else ""
+            detail = enclose("\n", diagnostic.detail)
             marker = Marker(
                 range=marker_range,
                 message=f"{diagnostic.summary}{detail}",

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
-from nexusform.rendering.notation.colours import escape_control_characters, wrap_lines
-from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
+from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, wrap_lines
+from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP, choose_heredoc_end
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
@@ -81,20 +81,13 @@ def _wrap_in_conversion(kind: str, is_typed: bool, inner: str) -> str:
 
 def _render_mapping(entries: dict[str, Value], indent: int) -> str:
     """Render a map or an object, one entry per line."""
-    if not entries:
-        return "{}"
-    margin = " " * (indent + 2)
-    lines = [f"{margin}{_quote_string(name)} = {render_value(entries[name], indent + 2)}" for name in sorted(entries)]
-    return "\n".join(["{", *lines, " " * indent + "}"])
+    lines = [f"{_quote_string(name)} = {render_value(entries[name], indent + 2)}" for name in sorted(entries)]
+    return _add_brackets("{", lines, "}", indent, 2)
 
 
 def _render_sequence(elements: list[Value], indent: int) -> str:
     """Render a list, set or tuple, one element per line."""
-    if not elements:
-        return "[]"
-    margin = " " * (indent + 2)
-    lines = [f"{margin}{render_value(element, indent + 2)}," for element in elements]
-    return "\n".join(["[", *lines, " " * indent + "]"])
+    return _add_brackets("[", [f"{render_value(element, indent + 2)}," for element in elements], "]", indent, 2)
 
 
 def _quote_string(text: str) -> str:
@@ -105,18 +98,13 @@ def _escape_character(character: str) -> str:
     """Escape a character in a string."""
     if character in _ESCAPES:
         return _ESCAPES[character]
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return f"\\x{ord(character):02x}" if character.isascii() else format_code_point(character)
 
 
 def _render_heredoc(text: str, indent: int) -> str:
     """Render a multi-line text; `indent` is that of its first line, and nested texts are indented."""
     lines = text.split("\n")
-    end = "EOT"
-    while any(line.strip() == end for line in lines):
-        end += "_"
+    end = choose_heredoc_end(lines)
     opening = f"<<-{end}" if indent else f"<<{end}"
     margin = " " * indent
     return "\n".join([opening, *(f"{margin}{_escape_line(line)}" for line in lines), f"{margin}{end}"])
@@ -128,32 +116,31 @@ def _escape_line(line: str) -> str:
 
 def render_type(value_type: Type, indent: int = 0) -> str:
     """Render a type as text, one attribute or element per line."""
-    if indent > _MAX_DEPTH:
+    if indent > 4 * _MAX_DEPTH:
         return TOO_DEEP
     if isinstance(value_type, ObjectType):
-        if not value_type.attributes:
-            return "object({})"
-        inner = [
-            f"{escape_control_characters(name)}: {render_type(kind, indent + 1)}"
+        lines = [
+            f"{escape_control_characters(name)}: {render_type(kind, indent + 4)},"
             for name, kind in sorted(value_type.attributes)
         ]
-        return _add_brackets("object({", inner, "})", indent)
+        return _add_brackets("object({", lines, "})", indent, 4)
     if isinstance(value_type, TupleType):
-        if not value_type.elements:
-            return "tuple([])"
-        return _add_brackets("tuple([", [render_type(kind, indent + 1) for kind in value_type.elements], "])", indent)
+        lines = [f"{render_type(kind, indent + 4)}," for kind in value_type.elements]
+        return _add_brackets("tuple([", lines, "])", indent, 4)
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     name = _COLLECTION_NAMES[type(value_type)]
     if isinstance(value_type.element, (ObjectType, TupleType)):
-        return _add_brackets(f"{name}(", [render_type(value_type.element, indent + 1)], ")", indent)
+        return _add_brackets(f"{name}(", [f"{render_type(value_type.element, indent + 4)},"], ")", indent, 4)
     return f"{name}({render_type(value_type.element, indent)})"
 
 
-def _add_brackets(opening: str, inner: list[str], closing: str, indent: int) -> str:
-    """Render the lines of a type between its brackets."""
-    margin = "    " * (indent + 1)
-    return "\n".join([opening, *[f"{margin}{line}," for line in inner], "    " * indent + closing])
+def _add_brackets(opening: str, lines: list[str], closing: str, indent: int, step: int) -> str:
+    """Render the lines of a value or type between its brackets, indented by a further step."""
+    if not lines:
+        return f"{opening}{closing}"
+    margin = " " * (indent + step)
+    return "\n".join([opening, *[f"{margin}{line}" for line in lines], " " * indent + closing])
 
 
 def render_trace(part: TracedExpression, width: int) -> str:
@@ -229,8 +216,8 @@ def build_trace_document(part: TracedExpression) -> dict[str, Any]:
     elif value.is_wholly_known and not document["sensitive"]:
         document["value"] = convert_to_plain(value)[0]
     return document | {
-        "reasons": [_build_reason_document(reason) for reason in part.reasons],
-        "parts": [build_trace_document(inner_part) for inner_part in part.parts],
+        "reasons": list(map(_build_reason_document, part.reasons)),
+        "parts": list(map(build_trace_document, part.parts)),
         "omitted": part.omitted,
         "repeated": part.is_repeated,
     }

@@ -12,6 +12,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
+    enclose,
     format_count,
     format_first_items,
     format_list,
@@ -134,7 +135,7 @@ def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Pla
             "5 cells",
             f"{cells} {select_word_form(count, 'is the only one that fits', 'are the only ones that fit')}",
         )
-    fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
+    fitting = ", ".join(map(str, sorted(explanation.fitting_cells)))
     verb = select_word_form(count, "has", "have")
     return "5 cells", f"{cells} {verb} the least free memory of those that fit ({fitting})"
 
@@ -309,7 +310,7 @@ def _describe_needed_change(
             [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
         )
         other_count = len(alternatives) - len(best)
-        other_note = f"; {other_count} more if several were removed" if other_count else ""
+        other_note = enclose("; ", other_count, " more if several were removed")
         count = format_count(len(best), "machine")
         return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
@@ -338,7 +339,7 @@ _ALTERNATIVE_FORM: Final = RecordForm(
 
 def build_alternatives_document(alternatives: Iterable[MachineAlternative]) -> list[dict[str, Any]]:
     """Build the changes needed for other locations as JSON data, by machine."""
-    return [_ALTERNATIVE_FORM(alternative) for alternative in alternatives]
+    return list(map(_ALTERNATIVE_FORM, alternatives))
 
 
 class DomainAnswer(Struct, frozen=True):
@@ -417,7 +418,7 @@ def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
     zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"
     lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
     if pool.origins:
-        lines.append(f"Triggers: {'; '.join(_format_placement_cause(cause) for cause in pool.origins)}.")
+        lines.append(f"Triggers: {'; '.join(map(_format_placement_cause, pool.origins))}.")
     lines.append(f"Objects: {format_list(pool.objects, 5)}.")
     name = f"{pool.table.cluster}/{pool.table.pool}" if has_several else pool.table.pool
     return Section(name, tuple(lines))
@@ -439,4 +440,4 @@ _POOL_FORM: Final = RecordForm(
 
 def build_pools_document(address: str, pools: Sequence[PoolPlacement]) -> dict[str, Any]:
     """Build the pools of an object as JSON data."""
-    return {"address": address, "kind": "pools", "pools": [_POOL_FORM(pool) for pool in pools]}
+    return {"address": address, "kind": "pools", "pools": list(map(_POOL_FORM, pools))}

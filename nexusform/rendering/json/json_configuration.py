@@ -24,7 +24,7 @@ from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.providers.registry import PROVIDERS
 from nexusform.rendering.json.json_diagnostics import format_provider_name
-from nexusform.rendering.notation.json_values import REDACTED
+from nexusform.rendering.notation.json_values import REDACTED, omit_empty
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import build_type_json
 
@@ -42,7 +42,7 @@ def build_expression_document(expression: Expression) -> dict[str, Any]:
         value, problems = evaluate_constant(expression)
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
     references = list_references(list_traversals(expression))
-    return {"references": references} if references else {}
+    return omit_empty({"references": references})
 
 
 def list_references(references: Iterable[Traversal]) -> list[str]:
@@ -65,17 +65,12 @@ def _format_instance_key(key: object) -> str:
 
 def _build_provider(name: str, module_address: str, block: ProviderBlock | None) -> dict[str, Any]:
     """Build a provider as configured by a module. A provider without configuration has its name only."""
-    document: dict[str, Any] = {"name": name, "full_name": format_provider_name(name)}
-    if block is not None and block.alias:
-        document["alias"] = block.alias
-    if module_address:
-        document["module_address"] = module_address
-    kind = PROVIDERS.get(name) if block is not None else None
-    if block is not None and kind is not None:
-        expressions = _build_body_expressions(block.body, kind.settings)
-        if expressions:
-            document["expressions"] = expressions
-    return document
+    optional: dict[str, Any] = {"module_address": module_address}
+    if block is not None:
+        kind = PROVIDERS.get(name)
+        expressions = _build_body_expressions(block.body, kind.settings) if kind is not None else {}
+        optional = {"alias": block.alias, **optional, "expressions": expressions}
+    return {"name": name, "full_name": format_provider_name(name), **omit_empty(optional)}
 
 
 def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
@@ -107,7 +102,7 @@ def _build_module(module: Module, registries: PluginRegistries, providers: dict[
         "module_calls": {name: _build_module_call(call, registries, providers) for name, call in calls},
         "variables": {name: _build_variable(variable) for name, variable in variables},
     }
-    return {name: documents for name, documents in declarations.items() if documents}
+    return omit_empty(declarations)
 
 
 def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +132,7 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
 def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any]:
     """Build the keys that outputs and variables have in common, if they are set."""
     keys = {"description": declared.description, "sensitive": declared.sensitive, "deprecated": declared.deprecated}
-    return {name: value for name, value in keys.items() if value}
+    return omit_empty(keys)
 
 
 def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
@@ -169,7 +164,7 @@ def _build_repetition(count: Expression | None, for_each: Expression | None) -> 
 
 def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
     texts = [list_references([reference])[0] for reference in references]
-    return {"depends_on": texts} if texts else {}
+    return omit_empty({"depends_on": texts})
 
 
 def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
@@ -197,7 +192,7 @@ def _add_block(
         case Nesting.LIST:
             document.setdefault(name, []).append(inner)
         case Nesting.MAP:
-            document.setdefault(name, {})[labels[0] if labels else ""] = inner
+            document.setdefault(name, {})[next(iter(labels), "")] = inner
 
 
 FORMAT_VERSION: Final = "1.0"
@@ -240,8 +235,4 @@ def _build_attribute(attribute: AttributeSchema) -> dict[str, Any]:
 
 def _build_nested_block(nested: NestedBlock) -> dict[str, Any]:
     limits = {"min_items": nested.min_items, "max_items": nested.max_items}
-    return {
-        "nesting_mode": nested.nesting.value,
-        "block": _build_block_schema(nested.schema),
-        **{name: limit for name, limit in limits.items() if limit},
-    }
+    return {"nesting_mode": nested.nesting.value, "block": _build_block_schema(nested.schema), **omit_empty(limits)}

@@ -44,10 +44,10 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     decision = build_decision(plan)
     return {
         "impact": _IMPACT_FORM(decision.impact),
-        "capacity": [_build_spare_capacity(row) for row in decision.capacity],
-        "upgrades": [_UPGRADE_FORM(upgrade) for upgrade in decision.upgrades],
+        "capacity": list(map(_build_spare_capacity, decision.capacity)),
+        "upgrades": list(map(_UPGRADE_FORM, decision.upgrades)),
         "confidence": _CONFIDENCE_FORM(decision.confidence),
-        "guard_rails": [_GUARD_RAIL_FORM(result) for result in decision.guard_rails],
+        "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
         "since": None if plan.since is None else _SINCE_FORM(plan.since),
     }
 

@@ -9,6 +9,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, selec
 from nexusform.diagnostics.levels import get_diagnostic_level
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.text.diagnostic_text import extract_snippet
 from nexusform.resources.address import Address, format_module
@@ -67,13 +68,9 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
         "id": diagnostic.id,
         "level": get_diagnostic_level(diagnostic).value,
     }
-    if diagnostic.address:
-        document["address"] = diagnostic.address
+    document |= omit_empty({"address": diagnostic.address})
     if diagnostic.subject is not None:
-        document["range"] = SPAN(diagnostic.subject)
-        snippet = _build_snippet(diagnostic, files)
-        if snippet is not None:
-            document["snippet"] = snippet
+        document |= omit_empty({"range": SPAN(diagnostic.subject), "snippet": _build_snippet(diagnostic, files)})
     for name, data in diagnostic.extra.items():
         document.setdefault(name, data)
     return document

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert
@@ -16,7 +17,7 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
+from nexusform.plans.plan import Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
 from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_diagnostics import (
@@ -38,6 +39,7 @@ from nexusform.rendering.notation.json_values import (
     drop_unknown_values,
     encode_document,
     expand_document,
+    omit_empty,
     redact_value,
     write_json,
 )
@@ -137,14 +139,17 @@ def _get_sensitive_paths(sensitive: bool) -> tuple[Path, ...]:
 def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
     """Build an element of `resource_changes`; `show` includes sensitive values."""
     address = change.address
-    document: dict[str, Any] = {"address": str(address)}
-    if change.previous_address is not None:
-        document["previous_address"] = str(change.previous_address)
-    if address.module:
-        document["module_address"] = format_module(address.module)
-    document |= build_address_keys(address) | {"provider_name": format_provider_name(change.provider)}
-    if change.deposed:
-        document["deposed"] = change.deposed
+    locations = {
+        "previous_address": str(change.previous_address or ""),
+        "module_address": format_module(address.module),
+    }
+    document: dict[str, Any] = {
+        "address": str(address),
+        **omit_empty(locations),
+        **build_address_keys(address),
+        "provider_name": format_provider_name(change.provider),
+        **omit_empty({"deposed": change.deposed}),
+    }
     # Actions, both sides and their masks.
     change_document = _build_change_sides(
         ACTIONS[change.action],
@@ -154,13 +159,11 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
         after_marks=build_path_trie(change.sensitive_after),
         show=show,
     )
-    if change.replace_paths:
-        change_document["replace_paths"] = [list(path) for path in change.replace_paths]
+    change_document |= omit_empty({"replace_paths": list(map(list, change.replace_paths))})
     if change.importing:
         change_document["importing"] = {"id": change.importing}
     document["change"] = change_document
-    if change.reason:
-        document["action_reason"] = _REASONS.get(change.reason, change.reason)
+    document |= omit_empty({"action_reason": _REASONS.get(change.reason, change.reason)})
     if change.source is not None:
         span = change.source
         document["source"] = {
@@ -211,8 +214,7 @@ def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> d
     document: dict[str, Any] = {"address": str(address)}
     if address != drift.address:
         document["previous_address"] = str(drift.address)
-    if address.module:
-        document["module_address"] = format_module(address.module)
+    document |= omit_empty({"module_address": format_module(address.module)})
     marks = build_path_trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
     change = _build_change_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
@@ -249,8 +251,7 @@ def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, An
 
 def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     """Build the planned objects and outputs."""
-    changes = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
-    kept = (change for change in changes if change.action is not Action.FORGET)
+    kept = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
     by_module = {ROOT_MODULE: [], **group_by(kept, lambda change: change.address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
@@ -330,13 +331,8 @@ def _build_state(state: State, show: bool) -> LazyObject:
                     "values": build_visible_value(instance.attributes, instance.sensitive, show_sensitive=show),
                     "sensitive_values": build_sensitive_mask(instance.attributes, build_path_trie(instance.sensitive)),
                 }
-                if instance.dependencies:
-                    document["depends_on"] = list(instance.dependencies)
-                if instance.tainted:
-                    document["tainted"] = True
-                if deposed:
-                    document["deposed_key"] = deposed
-                yield document
+                optional = {"depends_on": list(instance.dependencies), "tainted": instance.tainted}
+                yield document | omit_empty({**optional, "deposed_key": deposed})
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
     document["values"] = _build_values(state.outputs, root_module, show)
@@ -405,10 +401,10 @@ class _StoredCheck(Struct, frozen=True):
 def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Build the check results of a state, unchanged if they have another form."""
     try:
-        checks = convert([dict(check) for check in stored], list[_StoredCheck])
-        return _build_checks([result for check in checks for result in _convert_stored_results(check)])
+        checks = convert(list(map(dict, stored)), list[_StoredCheck])
+        return _build_checks(list(chain.from_iterable(map(_convert_stored_results, checks))))
     except (ValidationError, AddressProblem):
-        return [dict(check) for check in stored]
+        return list(map(dict, stored))
 
 
 def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
@@ -421,7 +417,7 @@ def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> d
     return {
         "address": _build_check_address(kind, address),
         "status": min((instance.status for instance in instances), key=_get_severity_rank),
-        "instances": [_build_check_instance(instance) for instance in instances],
+        "instances": list(map(_build_check_instance, instances)),
     }
 
 
@@ -446,7 +442,7 @@ def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:
 
 
 def _build_module_key(module: str) -> dict[str, str]:
-    return {"module": module} if module else {}
+    return omit_empty({"module": module})
 
 
 def _get_severity_rank(status: str) -> int:
@@ -457,6 +453,4 @@ def _get_severity_rank(status: str) -> int:
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
     address = {**_build_instance_keys(result.kind, result.address), "to_display": result.address}
     document: dict[str, Any] = {"address": address, "status": result.status}
-    if result.messages:
-        document["problems"] = [{"message": text} for text in result.messages]
-    return document
+    return document | omit_empty({"problems": [{"message": text} for text in result.messages]})

@@ -27,7 +27,7 @@ from nexusform.plans.plan import (
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import OutOfService, SiteSkuCapacity, SpareCapacity, list_out_of_service
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity, SiteResourceKind
-from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
@@ -54,15 +54,14 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         "certainty": None,
         "provenance": row.provenance,
     }
-    if row.platform_name:
-        document["platform_name"] = row.platform_name
+    document |= omit_empty({"platform_name": row.platform_name})
     if row.certainty is not None:
         document["certainty"] = row.certainty.get_shares_by_name()
     if row.group:
         order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= order
     if detail is ShownPlacements.ALL:
-        document["rejected"] = [REJECTION_FORM(rejection) for rejection in row.rejections]
+        document["rejected"] = list(map(REJECTION_FORM, row.rejections))
     return document
 
 
@@ -167,7 +166,7 @@ _OUT_OF_SERVICE_FORM: Final = RecordForm(
 
 def _build_out_of_service(plan: Plan) -> list[dict[str, Any]]:
     """Build the compute machines closed to new VMs."""
-    return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
+    return list(map(_OUT_OF_SERVICE_FORM, list_out_of_service(plan.sites)))
 
 
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from nexusform.state.objects import State
 
 _ResourceKey = tuple[Literal["managed", "data"], str, str]  # mode, type, name
 _Steps = tuple[str | int, ...]
+_NO_MODULE: Final = Module((), "")
 
 
 class _Reference(Struct, frozen=True):
@@ -55,7 +56,7 @@ def collect_relevant_attributes(
                 path = path[:-1]  # noqa: PLW2901 - upwards
         for path in paths:
             module = analysis.find_module(path)
-            for name in module.outputs if module else ():
+            for name in module.outputs:
                 references.extend(analysis.list_output_references(path, name))
     attributes = analysis.collect_attributes(references)
     ordered = sorted(attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute))))
@@ -94,13 +95,13 @@ class _ReferenceAnalysis:
     def __init__(self, root: Module) -> None:
         self.root = root
 
-    def find_module(self, path: ModulePath) -> Module | None:
-        """Find the module of an instance; None if it is no longer configured."""
+    def find_module(self, path: ModulePath) -> Module:
+        """Find the module of an instance; an empty one if it is no longer configured."""
         module = self.root
         for step in path:
             call = module.calls.get(step.name)
             if call is None:
-                return None
+                return _NO_MODULE
             module = call.module
         return module
 
@@ -125,15 +126,12 @@ class _ReferenceAnalysis:
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
         """Return the references inside the referenced object."""
         module = self.find_module(reference.module)
-        if module is None:
-            return ()
-        name = str(reference.steps[0]) if reference.steps else ""
+        name = str(next(iter(reference.steps), ""))
         match reference.root:
             case "var":
                 # The references in the caller's value of a variable; none in the root module.
                 path = reference.module
-                caller = self.find_module(path[:-1]) if path else None
-                call = caller.calls.get(path[-1].name) if caller else None
+                call = self.find_module(path[:-1]).calls.get(path[-1].name) if path else None
                 input_value = call.inputs.get(name) if call else None
                 return _build_references(path[:-1], input_value[0]) if input_value else ()
             case "local":
@@ -156,11 +154,10 @@ class _ReferenceAnalysis:
         resource_type = reference.root
         if resource_type == "data" and steps:
             mode, resource_type, steps = "data", str(steps[0]), steps[1:]
-        module = self.find_module(reference.module)
-        block = module.resources.get((mode, resource_type, str(steps[0]))) if module and steps else None
+        name, attribute = str(next(iter(steps), "")), steps[1:]
+        block = self.find_module(reference.module).resources.get((mode, resource_type, name))
         if block is None:
             return None
-        attribute = steps[1:]
         if attribute and _is_repeated(block):
             return block, attribute[0], attribute[1:]
         return block, None, attribute
@@ -180,14 +177,12 @@ class _ReferenceAnalysis:
 
     def list_output_references(self, path: ModulePath, name: str) -> Iterable[_Reference]:
         """Return the references of an output."""
-        module = self.find_module(path)
-        output = module.outputs.get(name) if module else None
+        output = self.find_module(path).outputs.get(name)
         return _build_references(path, output.expression) if output else ()
 
     def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
         """Return the references of a resource, or of one attribute or nested block."""
-        module = self.find_module(path)
-        block = module.resources.get(key) if module else None
+        block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
         found_traversals = (

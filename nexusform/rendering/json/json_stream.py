@@ -10,6 +10,7 @@ from typing import Any, Final
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile
 from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Mode, Plan, StepKind
 from nexusform.rendering.json.json_decision import build_decision_document
@@ -20,7 +21,7 @@ from nexusform.rendering.json.json_diagnostics import (
     build_resource_keys,
 )
 from nexusform.rendering.json.json_placements import build_placement_changes
-from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value
+from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value, omit_empty
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import Finding
@@ -31,7 +32,7 @@ from nexusform.rendering.report.placement_rows import (
     build_placement_summaries,
 )
 from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
-from nexusform.resources.address import Address, AddressProblem, parse_address
+from nexusform.resources.address import Address, parse_address
 from nexusform.state.objects import OutputState
 
 MODULE: Final = "nexusform.ui"
@@ -109,7 +110,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
         yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
-            trigger = f" ({document['trigger']})" if document["trigger"] else ""
+            trigger = enclose(" (", document["trigger"], ")")
             is_rejected = document["action"] == "keep" and document["from"] is None and document["to"] is None
             action = "Not made" if is_rejected else f"Plan to {document['action']}"
             message = f"{document['object']}: {action}{trigger}"
@@ -160,8 +161,7 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     document: Event = {"resource": build_resource_keys(change.address), "action": action}
     if moved_from is not None:
         document["previous_resource"] = build_resource_keys(moved_from)
-    if change.reason:
-        document["reason"] = _STREAM_REASONS.get(change.reason, change.reason)
+    document |= omit_empty({"reason": _STREAM_REASONS.get(change.reason, change.reason)})
     if change.importing:
         document["importing"] = {"id": change.importing}
     return create_event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
@@ -197,7 +197,7 @@ def create_apply_summary_event(
     if destroy:
         message = f"Destroy complete! Resources: {destroyed} destroyed."
     else:
-        front = f"{imported} imported, " if imported else ""
+        front = enclose("", imported, " imported, ")
         message = f"Apply complete! Resources: {front}{added} added, {changed} changed, {destroyed} destroyed."
     return _create_summary_event(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
 
@@ -241,24 +241,19 @@ def create_apply_end_event(step: StepEvent, time: str) -> Event:
     hook = _build_step_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     if not is_done:
         hook["error"] = step.error
-    level = "info" if is_done else "warn" if step.outcome is StepOutcome.WAITING else "error"
+    level = _END_LEVELS.get(step.outcome, "error")
     return create_event(kind, format_end_line(step), time, level=level, hook=hook)
+
+
+_END_LEVELS: Final[Mapping[StepOutcome | None, str]] = {StepOutcome.DONE: "info", StepOutcome.WAITING: "warn"}
 
 
 def _build_step_hook(step: StepEvent) -> Event:
     """Build the common part of step events: resource, action and, if known, id."""
-    hook: Event = {"resource": _build_resource(step.address), "action": _STEP_ACTIONS[step.kind]}
+    hook: Event = {"resource": build_resource_keys(parse_address(step.address)), "action": _STEP_ACTIONS[step.kind]}
     if step.id:
         hook |= {"id_key": "id", "id_value": step.id}
     return hook
-
-
-def _build_resource(address: str) -> Event:
-    """Build an address for the stream, or the text of an invalid address."""
-    try:
-        return build_resource_keys(parse_address(address))
-    except AddressProblem:
-        return {"addr": address}
 
 
 def create_refresh_start_event(address: Address, object_id: str, time: str) -> Event:

@@ -40,7 +40,9 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
         [*_OBJECT_COLUMNS, *[f"from_{name}" for name in names], *[f"to_{name}" for name in names], *_REASON_COLUMNS]
     )
     for row in rows:
-        certainty = row.certainty
+        certainty: tuple[object, ...] = ("", "", "")
+        if row.certainty is not None:
+            certainty = (row.certainty.rack, row.certainty.machine, row.certainty.rack_count)
         table.writerow(
             [
                 row.kind,
@@ -49,9 +51,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
                 row.trigger,
                 *_build_location_cells(build_location_document(row.source), names),
                 *_build_location_cells(build_location_document(row.target), names),
-                certainty.rack if certainty is not None else "",
-                certainty.machine if certainty is not None else "",
-                certainty.rack_count if certainty is not None else "",
+                *certainty,
                 row.provenance,
                 *escape_formulas([row.reason]),
             ]

@@ -4,7 +4,7 @@
 PUBLIC = {
     "colours": "wrap_hanging escape_control_characters wrap_line Painter PLAIN wrap_lines",
     "hcl_text": "render_hcl_value quote_string format_scalar",
-    "json_values": "encode_value encode_document escape_texts",
+    "json_values": "encode_value encode_document escape_texts omit_empty",
     "markup": (
         "build_breakable_name build_data_script build_element join_markup Markup Part build_svg_element "
         "build_code_element"

@@ -62,11 +62,12 @@ def escape_control_characters(text: str) -> str:
     """Escape control and invisible characters by their code points, except newline and tab."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL_PATTERN.sub(_format_code_point, text)
+    return _CONTROL_PATTERN.sub(lambda match: format_code_point(match[0]), text)
 
 
-def _format_code_point(match: re.Match[str]) -> str:
-    code = ord(match.group())
+def format_code_point(character: str) -> str:
+    """Format the code point of a character with a backslash."""
+    code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
@@ -104,12 +105,17 @@ def wrap_lines(text: str, width: int) -> list[str]:
     for line in text.split("\n"):
         list_item = _ITEM.match(line)
         is_fixed = list_item is None and line.startswith(" ")
-        if is_fixed or width < _MIN_WIDTH or count_columns(line) <= width:
+        if is_fixed or _is_within_width(line, width):
             lines.append(line.rstrip())
         else:
             indent = list_item.end() if list_item is not None else 0
             lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
     return lines
+
+
+def _is_within_width(line: str, width: int) -> bool:
+    """Return whether a line stays as it is. A `width` below 20 turns wrapping off."""
+    return width < _MIN_WIDTH or count_columns(line) <= width
 
 
 def wrap_hanging(text: str, width: int) -> str:
@@ -120,7 +126,7 @@ def wrap_hanging(text: str, width: int) -> str:
     for line in text.split("\n"):
         label = _LABEL.match(line)
         indent = label.end() if label is not None else 2
-        if width < _MIN_WIDTH or count_columns(line) <= width:
+        if _is_within_width(line, width):
             lines.append(line)
         else:
             lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
@@ -129,7 +135,7 @@ def wrap_hanging(text: str, width: int) -> str:
 
 def wrap_line(text: str, indent: int, width: int) -> list[str]:
     """Wrap one line at words and indent further lines by `indent` columns. A `width` below 20 turns wrapping off."""
-    if width < _MIN_WIDTH or count_columns(text) <= width:
+    if _is_within_width(text, width):
         return [text]
     start = len(text) - len(text.lstrip(" "))
     return [*_fill_wrapped_lines(text[start:].split(" "), width, text[:start], " " * indent)]

@@ -97,12 +97,19 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
     return format_scalar(plain)
 
 
+def choose_heredoc_end(lines: Iterable[str]) -> str:
+    """Return an end word of a multi-line text: none of its lines."""
+    words = set(map(str.strip, lines))
+    end = "EOT"
+    while end in words:
+        end += "_"
+    return end
+
+
 def render_heredoc(text: str, margin: str) -> str:
     """Render a multi-line text as `<<-EOT`, each line after `margin`."""
     lines = text.split("\n")
-    end = "EOT"
-    while any(line.strip() == end for line in lines):
-        end += "_"
+    end = choose_heredoc_end(lines)
     if not lines[-1]:
         # The newline at the end of the text is the one before the end word.
         lines.pop()

@@ -25,8 +25,13 @@ def drop_unknown_values(plain: Any) -> Any:
     if isinstance(plain, Mapping):
         return {name: drop_unknown_values(part) for name, part in plain.items() if part is not UNKNOWN}
     if _is_list(plain):
-        return [drop_unknown_values(part) for part in plain]
+        return list(map(drop_unknown_values, plain))
     return plain
+
+
+def omit_empty(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of an object without null, false, 0 and empty values."""
+    return {name: value for name, value in document.items() if value}
 
 
 def _is_list(plain: Any) -> bool:
@@ -38,10 +43,9 @@ def build_unknown_mask(plain: Any) -> Any:
     if plain is UNKNOWN:
         return True
     if isinstance(plain, Mapping):
-        masks = {name: build_unknown_mask(part) for name, part in plain.items()}
-        return {name: mask for name, mask in masks.items() if mask}
+        return omit_empty({name: build_unknown_mask(part) for name, part in plain.items()})
     if _is_list(plain):
-        elements = [build_unknown_mask(part) for part in plain]
+        elements = list(map(build_unknown_mask, plain))
         return elements if any(elements) else []
     return False
 
@@ -53,8 +57,7 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
     inside = marks or {}
     if isinstance(plain, Mapping):
         marked = [name for name in plain if name in inside]
-        masks = {name: build_sensitive_mask(plain[name], inside[name]) for name in marked}
-        return {name: mask for name, mask in masks.items() if mask}
+        return omit_empty({name: build_sensitive_mask(plain[name], inside[name]) for name in marked})
     if not _is_list(plain):
         return False
     if not inside:
@@ -72,7 +75,7 @@ def redact_value(plain: Any, marks: Any) -> Any:
         inside = {} if marks is True else plain
         return {name: redact_value(part, marks.get(name)) for name, part in inside.items()}
     if _is_list(plain):
-        inner = [True] * len(plain) if marks is True else [marks.get(index) for index in range(len(plain))]
+        inner = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         return [redact_value(part, mark) for part, mark in zip(plain, inner, strict=True)]
     if marks is not True:
         return plain
@@ -145,7 +148,7 @@ def expand_document(document: Any) -> Any:
     if isinstance(document, LazyObject):
         return {name: expand_document(part) for name, part in document.items()}
     if isinstance(document, LazyArray):
-        return [expand_document(row) for row in document]
+        return list(map(expand_document, document))
     return document
 
 
@@ -196,7 +199,7 @@ def escape_texts(document: Any) -> Any:
     if isinstance(document, Mapping):
         return {escape_control_characters(name): escape_texts(part) for name, part in document.items()}
     if isinstance(document, list | tuple):
-        return [escape_texts(part) for part in document]
+        return list(map(escape_texts, document))
     return document
 
 

@@ -85,7 +85,7 @@ def _format_attribute_value(value: Any) -> str:
 def build_breakable_name(text: str) -> Markup:
     """Build a name with line-break opportunities after dots and underscores only."""
     parts = re.split(r"(?<=[._\[])(?=.)", text)
-    return Markup(build_element("wbr").join(escape_markup(part) for part in parts))
+    return Markup(build_element("wbr").join(map(escape_markup, parts)))
 
 
 def build_data_script(identifier: str, document: Any) -> Markup:

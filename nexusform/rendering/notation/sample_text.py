@@ -47,9 +47,6 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     )
 
 
-if TYPE_CHECKING:  # loaded for what-ifs only
-    from nexusform.snapshots.availability import SampledShortage
-
 INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
 SAMPLES_FORM: Final = RecordForm(
     NumaSampling,

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
+from nexusform.diagnostics.phrases import enclose
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
@@ -156,8 +157,8 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
         title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
         texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
-    verdict = plan_sentences.format_plan_line(plan) if plan.has_changes else plan_sentences.describe_no_changes(plan)[0]
-    return [*placements, DecisionLine("Plan", (plan_sentences.format_thousands(verdict).removeprefix("Plan: "),))]
+    counts = plan_sentences.describe_object_counts(plan)
+    return [*placements, DecisionLine("Plan", (counts.removeprefix("Plan: "),))]
 
 
 def _build_changes(view: PlanReportData) -> Part:
@@ -180,11 +181,11 @@ def _build_outputs(view: PlanReportData) -> Section:
 def _build_footer(plan: Plan) -> Markup:
     """Build the version and a note about predictions."""
     version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
-    catalogue = f", SKU catalogue {plan.catalogue}" if plan.catalogue else ""
+    catalogue = enclose(", SKU catalogue ", plan.catalogue)
     prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
     evaluation = describe_plan_evaluation(plan)
-    evaluation_note = f" Evaluation: {evaluation}." if evaluation else ""
+    evaluation_note = enclose(" Evaluation: ", evaluation, ".")
     text = f"Made by {version}{catalogue}. {prediction_note}{evaluation_note}"
     return build_element("footer", build_element("p", text), class_="quiet")

@@ -27,11 +27,12 @@ COLOURS: Final = (
     ("#cc79a7", "#000000"),
 )
 GREY: Final = ("#bdbdbd", "#000000")
+_PAINTS: Final = (*COLOURS, GREY)
 PATTERNS: Final = ("plain", "rising", "level", "dots", "falling", "upright", "cross")
 
 
 class ClusterStyle(Struct, frozen=True):
-    """Style of the VMs of a cluster; `colour` and `pattern` are indexes, -1 = grey and plain."""
+    """Style of the VMs of a cluster; `colour` and `pattern` are indexes, colour -1 is grey."""
 
     cluster: str
     key: str
@@ -41,12 +42,12 @@ class ClusterStyle(Struct, frozen=True):
     @property
     def fill(self) -> str:
         """The fill colour."""
-        return (COLOURS[self.colour] if self.colour >= 0 else GREY)[0]
+        return _PAINTS[self.colour][0]
 
     @property
     def ink(self) -> str:
         """The text colour on the fill."""
-        return (COLOURS[self.colour] if self.colour >= 0 else GREY)[1]
+        return _PAINTS[self.colour][1]
 
     @property
     def tone(self) -> str:
@@ -56,7 +57,7 @@ class ClusterStyle(Struct, frozen=True):
     @property
     def pattern_name(self) -> str:
         """The name of the pattern."""
-        return PATTERNS[self.pattern] if self.pattern >= 0 else PATTERNS[0]
+        return PATTERNS[self.pattern]
 
 
 def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
@@ -68,7 +69,7 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
         pattern = (number + number // len(COLOURS)) % len(PATTERNS)
         by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
-        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], -1, -1)
+        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], -1, 0)
     return by_cluster
 
 

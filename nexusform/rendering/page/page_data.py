@@ -16,7 +16,7 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import KINDS, VM, format_location_text
 from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Change, PlacementChange, Plan
-from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.markup import Part
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
@@ -50,7 +50,7 @@ def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[
             shared.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
     document = {
         "fields": FIELDS,
-        "sites": [_build_site(site) for site in maps],
+        "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
         "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],
@@ -98,7 +98,7 @@ def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[Placemen
         "fields": FIELDS,
         "sites": sites,
         **empty_lists,
-        "rows": [_build_binding_or_pod(row) for row in rows],
+        "rows": list(map(_build_binding_or_pod, rows)),
         "marks": marks,
         "errored": False,
         "denied": False,
@@ -138,11 +138,11 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": [_CLUSTER_FORM(paint) for paint in build_cluster_styles(site.clusters).values()],
+        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),
         "addresses": list(addresses),
         "pools": list(pools),
-        "skus": [list(sku) for sku in skus],
-        "racks": [_RACK_FORM(rack) for rack in site.racks],
+        "skus": list(map(list, skus)),
+        "racks": list(map(_RACK_FORM, site.racks)),
         "steps": [],
         "vms": vms,
     }
@@ -189,11 +189,7 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
     """Build further data of a VM from the plan, or None without any."""
     document = _build_row_explanation(vm.row) if vm.row is not None else {}
-    outcome = _describe_vm_outcome(vm)
-    if outcome:
-        document["fate"] = outcome
-    if vm.certainty is not CertaintyLevel.UNKNOWN:
-        document["sure"] = _CERTAINTY_STEPS[vm.certainty]
+    document |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_STEPS.get(vm.certainty)})
     if vm.provenance not in ("", "predicted"):
         document["provenance"] = vm.provenance
     return document or None
@@ -220,18 +216,15 @@ _EFFECT_TEXTS: Final = {Effect.LOST: "host lost", Effect.FORGOTTEN: "forgotten, 
 
 def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
     """Build the explanation of a row: trigger, reason, certainty, scores and rejections."""
-    document: dict[str, Any] = {}
-    if row.trigger:
-        document["trigger"] = row.trigger
-    if row.reason and row.reason != row.trigger:
-        document["reason"] = row.reason
-    if row.certainty is not None:
-        document["certainty"] = [row.certainty.rack_count, row.certainty.machine]
-    if row.scores:
-        document["scores"] = drop_unknown_values(row.scores)
-    if row.rejections:
-        document["rejected"] = [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections]
-    return document
+    certainty = row.certainty
+    document = {
+        "trigger": row.trigger,
+        "reason": row.reason if row.reason != row.trigger else "",
+        "certainty": [certainty.rack_count, certainty.machine] if certainty is not None else None,
+        "scores": drop_unknown_values(row.scores),
+        "rejected": [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections],
+    }
+    return omit_empty(document)
 
 
 # --- changes -----------------------------------------------------------------------------------
@@ -241,6 +234,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
     """Build the fields of a change in the order of FIELDS."""
     text = render_stanza(stanza) if stanza is not None else ""
     span = change.source
+    location = [span.filename, span.start.line] if span else ["", 0]
     return [
         format_headline_address(change),
         format_module(change.address.module),
@@ -249,8 +243,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
         format_headline(change),
         # Skip the first line, since the headline is shown above.
         text.partition("\n")[2],
-        span.filename if span else "",
-        span.start.line if span else 0,
+        *location,
     ]
 
 
@@ -268,15 +261,16 @@ def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
         str(row.address),
         join_texts((row.cluster, row.pool), "/"),
         row.action.value,
-        _format_optional_location(row.source),
-        _format_optional_location(row.target),
+        format_optional_location(row.source),
+        format_optional_location(row.target),
         row.trigger,
         explanation or None,
         ([row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))),
     ]
 
 
-def _format_optional_location(location: ObjectLocation | None) -> str:
+def format_optional_location(location: ObjectLocation | None) -> str:
+    """Format a location; "" without one."""
     return format_location_text(location) if location else ""
 
 
@@ -293,7 +287,7 @@ def compress_document(document: dict[str, Any]) -> dict[str, Any]:
     values, lines = _NumberedValues(), _NumberedValues()
     parts = {
         "changes": [_compress_change(change, values, lines) for change in changes],
-        "rows": [[values.assign_number(value) for value in row] for row in rows],
+        "rows": [list(map(values.assign_number, row)) for row in rows],
     }
     other_parts = {name: value for name, value in document.items() if name not in parts}
     return {**other_parts, "packed": {**parts, "values": values.values, "lines": lines.values}}
@@ -317,7 +311,7 @@ class _NumberedValues:
 
 def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
     """Return the numbers of the values of a change; its difference becomes runs of lines (first number, count)."""
-    numbers = [lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")]
+    numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []
     for number in numbers:
         if runs and number == runs[-2] + runs[-1]:

@@ -187,7 +187,7 @@ def build_site_map(
         map_machine = MapMachine(machine.facts, machine_mark, *sides)
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
-        _build_rack(racks_by_name.get(rack) or SiteRack(rack, ""), machines_by_rack[rack])
+        _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])
         for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
     )
     return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
@@ -290,12 +290,12 @@ def _find_vm_row(
 ) -> PlacementChange | None:
     """Find the row of a VM, or None."""
     # A cluster replaced on another site has one row for removal and one for placement.
-    for row in rows:
-        is_removed = after is None and row.action in (PlacementAction.REMOVE, PlacementAction.LOSE)
-        is_placed = before is None and after is not None and row.action is PlacementAction.PLACE
-        if is_removed or is_placed:
-            return row
-    return rows[0] if rows else None
+    actions: tuple[PlacementAction, ...] = ()
+    if after is None:
+        actions = (PlacementAction.REMOVE, PlacementAction.LOSE)
+    elif before is None:
+        actions = (PlacementAction.PLACE,)
+    return next((row for row in rows if row.action in actions), next(iter(rows), None))
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:

@@ -114,11 +114,10 @@ def _build_body(section: Section) -> list[Part]:
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]
     lines = [build_element("p", build_text(line)) for line in section.lines]
-    body: list[Part] = [*tables, *lines] if section.name else [*lines]
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
-        body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    body += [] if section.name else tables
+        lines.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
+    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]
     body += map(_build_item_group, section.groups)
     if section.findings.findings:
         body.append(build_findings(section.findings.findings, section.findings.sources))
@@ -151,7 +150,7 @@ def _build_table(table: Table, title: str) -> Markup:
     """Build a table in its box. The note of a row is below its last cell."""
     rows = []
     for row in table.rows:
-        cells: list[Part] = [build_text(cell) for cell in row.cells]
+        cells: list[Part] = list(map(build_text, row.cells))
         if row.note:
             cells[-1] = [cells[-1], build_element("div", row.note, class_="quiet small")]
         rows.append(build_row(table.headers, cells, table.figures, "bad" if row.is_finding else None))
@@ -163,7 +162,7 @@ def _build_table(table: Table, title: str) -> Markup:
 
 def _build_item_group(group: ItemGroup) -> Markup:
     """Build a list of items; a named one is folded."""
-    items = [_build_list_item(item) for item in group.items[:_MAX_ITEMS]]
+    items = list(map(_build_list_item, group.items[:_MAX_ITEMS]))
     hidden_count = sum(item.count for item in group.items[_MAX_ITEMS:])
     if hidden_count:
         note = f"and {format_count(hidden_count, 'more object')}, listed below"

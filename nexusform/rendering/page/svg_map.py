@@ -13,8 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.placement_kind import format_location_text
+from nexusform.diagnostics.phrases import enclose, format_count, join_texts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.markup import Markup, build_svg_element, join_markup
 from nexusform.rendering.page.map_legend import (
@@ -25,7 +24,7 @@ from nexusform.rendering.page.map_legend import (
     render_cluster_legend,
     render_mark_legend,
 )
-from nexusform.rendering.page.page_data import load_domain_parts
+from nexusform.rendering.page.page_data import format_optional_location, load_domain_parts
 from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, MapVm, SiteMap, build_rack_maps
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
@@ -64,7 +63,7 @@ def render_svg(plan: Plan) -> str:
     """Render the rack map of a plan as an SVG document with a final newline."""
     maps = build_rack_maps(plan)
     denied = describe_rejection(plan)
-    verdict = f"Blocked by {denied}" if denied else ""
+    verdict = enclose("Blocked by ", denied)
     if plan.errored:
         return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
     pictures = () if maps else (part.picture(plan, verdict) for part in load_domain_parts(plan))
@@ -139,7 +138,7 @@ def _format_title(maps: Sequence[SiteMap]) -> str:
 
 
 def _describe_maps(maps: Iterable[SiteMap]) -> str:
-    return " ".join(_describe_site(site) for site in maps)
+    return " ".join(map(_describe_site, maps))
 
 
 def _describe_site(site: SiteMap) -> str:
@@ -218,7 +217,7 @@ class _SiteDrawing:
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
         self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
-        panel_height = sum(self._compute_rack_line_height(line) for line in self._lines)
+        panel_height = sum(map(self._compute_rack_line_height, self._lines))
         legend_height = self._legend_height + _MARK_LEGEND_HEIGHT
         self.height = _HEADING_HEIGHT + legend_height + len(self._sides) * (_HEADING_HEIGHT + panel_height)
 
@@ -372,9 +371,8 @@ def describe_vm(vm: MapVm) -> str:
 
 def _describe_change(vm: MapVm) -> str:
     """Return the change of a VM, or its location."""
-    old = format_location_text(vm.before) if vm.before else ""
-    new = format_location_text(vm.after) if vm.after else ""
-    trigger_note = f" ({vm.trigger})" if vm.trigger else ""
+    old, new = format_optional_location(vm.before), format_optional_location(vm.after)
+    trigger_note = enclose(" (", vm.trigger, ")")
     match vm.mark:
         case ChangeMark.MOVED:
             return f"moves{trigger_note}: {old} to {new}"
@@ -383,7 +381,7 @@ def _describe_change(vm: MapVm) -> str:
         case ChangeMark.PLACED:
             return f"is placed{trigger_note}: {new}"
         case ChangeMark.KEPT:
-            return new or old
+            return new
 
 
 def _describe_hardware(machine: MapMachine) -> str:
@@ -441,21 +439,14 @@ class RackOverviewDrawing:
     def _render_rack(self, rack: MapRack) -> list[Markup]:
         """Render a rack: tooltip, name, and a box with its VMs."""
         remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
-        numbers = {number for machine in rack.machines for number in (*machine.before, *machine.after)}
+        numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in numbers)
         vms = sum(len(machine.after) for machine in remaining_machines)
-        mark = next(
-            (
-                candidate
-                for candidate in _MARKS_BY_SEVERITY
-                if mark_counts[candidate] and candidate is not self._unmarked
-            ),
-            None,
-        )
+        visible_marks = (mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked)
         is_closed = bool(remaining_machines) and all(
             machine.facts.unschedulable_reason for machine in remaining_machines
         )
-        kind = " ".join(["cell", *(["refused"] if is_closed else []), *([mark.value] if mark else [])])
+        kind = join_texts(("cell", "refused" if is_closed else "", next(visible_marks, "")), " ")
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
         return [
             build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vms, mark_counts)),
@@ -478,5 +469,5 @@ def _format_tooltip(rack: MapRack, machines: int, vms: int, mark_counts: Counter
     zone = f", zone {rack.zone}" if rack.zone != rack.name else ""
     labels = ((ChangeMark.PLACED, "placed"), (ChangeMark.MOVED, "moved from or to it"), (ChangeMark.REMOVED, "removed"))
     clauses = [f"{mark_counts[mark]:,} {label}" for mark, label in labels if mark_counts[mark]]
-    changes = f"\n{', '.join(clauses)}" if clauses else ""
+    changes = enclose("\n", ", ".join(clauses))
     return f"{rack.name}{zone}: {format_count(machines, 'machine')}, {format_count(vms, 'VM')}{changes}"

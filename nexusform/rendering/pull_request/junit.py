@@ -51,10 +51,10 @@ def render_junit(plan: Plan) -> str:
             JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
             for diagnostic in violations
         ],
-        "checks": [_build_check_case(check) for check in plan.checks],
+        "checks": list(map(_build_check_case, plan.checks)),
         "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
         "warnings": cases,
-        "separation rules": [_build_separation_case(verdict) for verdict in plan.separation_verdicts],
+        "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
     }
     return render_suites(suites.items())
 
@@ -140,6 +140,6 @@ def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:
     name = str(verdict.address)
     if verdict.satisfied == "always":
         return JunitCase("separation", name)
-    violations = "\n".join(format_violation(violation) for violation in verdict.violations)
+    violations = "\n".join(map(format_violation, verdict.violations))
     outcome = "failure" if verdict.enforcement == "deny" else "skipped"
     return JunitCase("separation", name, outcome, f"holds {verdict.satisfied} ({verdict.enforcement})", violations)

@@ -14,16 +14,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Span
+from nexusform.diagnostics.phrases import enclose
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_lines
 
 
 def format_code(text: str) -> str:
-    """Format text as code, with any backticks inside."""
+    """Format text as code, with any backticks inside; "" for no text."""
     escaped_text = escape_control_characters(text).replace("\n", " ")
     fence = "`" * (1 + _measure_longest_backtick_run(escaped_text))
-    return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else f"`{escaped_text}`"
+    return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else enclose("`", escaped_text, "`")
 
 
 def escape_plain_text(text: str) -> str:
@@ -38,7 +39,7 @@ def escape_prose(text: str) -> str:
     """Escape a sentence; parts in backticks remain code."""
     parts = _CODE.split(escape_control_characters(text).replace("\n", " "))
     # Splitting by a group gives the matches at odd positions.
-    parts[0::2] = [escape_markdown(part) for part in parts[0::2]]
+    parts[0::2] = list(map(escape_markdown, parts[0::2]))
     parts[1::2] = [code.replace("|", "\\|") for code in parts[1::2]]
     return "".join(parts)
 
@@ -106,7 +107,7 @@ def create_heading_renderer(title: str) -> Callable[[str], str]:
 
 
 def _measure_longest_backtick_run(text: str) -> int:
-    return max((len(run) for run in re.findall(r"`+", text)), default=0)
+    return max(map(len, re.findall(r"`+", text)), default=0)
 
 
 def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
@@ -232,4 +233,4 @@ def format_line_link(location: str, origin: CodeOrigin) -> str:
 
 def format_commit(origin: CodeOrigin) -> str:
     """Format `commit 0123456789ab`, or "" if unknown."""
-    return f"commit {format_code(origin.commit[:_COMMIT_LENGTH])}" if origin.commit else ""
+    return enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import (
     compute_natural_sort_key,
+    enclose,
     format_count,
     format_first_items,
     group_by,
@@ -72,7 +72,7 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else (report.impact or PlacementImpact.NONE).value.upper()
+    kind = "CAUTION" if report.verdict else f"{report.impact}".upper()
     head = (render_title(report), *report.facts, *[f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))])
     parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
     # As in the terminal, changes planned before an error would hide it.
@@ -85,7 +85,7 @@ def render_markdown(
         if place.build is plan_sections.build_change_section:
             # The last line has commit, inventory and evaluation.
             age = describe_inventory(plan)
-            inventory = f"inventory {escape_plain_text(age)}" if age else ""
+            inventory = enclose("inventory ", escape_plain_text(age))
             if has_stale_inventory(plan):
                 inventory = f"**{inventory}**"
             evaluation = escape_plain_text(describe_plan_evaluation(plan))
@@ -212,9 +212,8 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     # If not all racks fit, keep those with the most removed VMs, sorted by name.
     visible_racks = [*sorted(existing[:_MAX_RACKS], key=_get_sort_key), *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
-    has_several = len({rack.site for rack in racks}) > 1
     for rack in visible_racks:
-        lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several or has_several_sites else rack.name)
+        lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
     figures = "".join(_list_vm_counts(visible_racks))
     if len(racks) > len(visible_racks):
         lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")

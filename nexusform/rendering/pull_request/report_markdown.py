@@ -10,7 +10,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_first_items, format_list, group_by, join_texts
+from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, group_by, join_texts
 from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
@@ -79,7 +79,7 @@ def _render_section(section: Section) -> Iterable[str]:
     if section.notes:
         yield "\n".join(_render_notes(section))
     if section.commands:
-        yield "\n".join(("```sh", *(escape_control_characters(command) for command in section.commands), "```"))
+        yield "\n".join(("```sh", *map(escape_control_characters, section.commands), "```"))
     for table in section.all_tables:
         yield "\n".join(_render_table(table, UNKNOWN_ORIGIN))
     if section.is_folded:
@@ -102,7 +102,7 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
         case Style.LOCATION:
             return format_line_link(span.text, origin)
         case _:
-            return f"**{escape_plain_text(span.text)}**" if span.text else ""
+            return enclose("**", escape_plain_text(span.text), "**")
 
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
@@ -188,11 +188,11 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
     if not section.item_headers:
         lines: list[str] = []
         for group in section.groups:
-            name = f"{format_code(group.name)}: " if group.name else ""
+            name = enclose("", format_code(group.name), ": ")
             for item in group.items:
-                symbol = f"{format_code(item.symbol)} " if item.symbol else ""
-                label = format_code(item.label) if item.label else ""
-                lines.append(f"- {symbol}{name}{f'{label} {render_text(item.text, origin)}'.strip()}")
+                symbol = enclose("", format_code(item.symbol), " ")
+                text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
+                lines.append(f"- {symbol}{name}{text}")
         hidden_count = len(lines) - _MAX_ITEMS
         yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
         return
@@ -226,18 +226,18 @@ def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[st
     for entry in listed_entries:
         mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
         locations = [format_line_link(location, origin) for location in entry.locations]
-        location_note = f" ({format_first_items(locations, _MAX_LOCATIONS)})" if locations else ""
+        location_note = enclose(" (", format_first_items(locations, _MAX_LOCATIONS), ")")
         lines.append(f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}")
         lines += indent(format_code_block(entry.proposed_code, "hcl"), "  ").splitlines() if entry.proposed_code else []
     for kind, similar in remaining_entries.items():
         subjects = list_finding_subjects(similar)
-        subject_note = f": {escape_plain_text(format_instances(subjects, _MAX_NAMES))}" if subjects else ""
+        subject_note = enclose(": ", escape_plain_text(format_instances(subjects, _MAX_NAMES)))
         lines.append(f"- {len(similar):,} more {escape_plain_text(kind)}{subject_note}")
     return lines
 
 
 def _render_entry_text(entry: FindingEntry) -> str:
-    subject_prefix = f"{escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS))}: " if entry.subjects else ""
+    subject_prefix = enclose("", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": ")
     shortened_texts = list_shortened_texts(entry.text)
     text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])
     return f"{subject_prefix}{escape_prose(text.rstrip())}"
@@ -255,9 +255,8 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
-    address = format_code(diagnostic.address) if diagnostic.address else ""
-    location = join_texts((address, format_location_link(diagnostic.subject, origin)))
-    location_note = f" ({location})" if location else ""
+    location = join_texts((format_code(diagnostic.address), format_location_link(diagnostic.subject, origin)))
+    location_note = enclose(" (", location, ")")
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
     detail, block = diagnostic.detail, ""
     if "moved" in diagnostic.extra:

@@ -10,6 +10,7 @@ from nexusform import PROJECT_URL
 from nexusform.advice.registry import RULES
 from nexusform.diagnostics.diagnostic import Diagnostic, Span
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
+from nexusform.diagnostics.phrases import enclose
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
@@ -88,7 +89,7 @@ def _build_help(rule: str, summary: str) -> dict[str, str]:
 def _build_finding_result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
     """Build one finding; `number` is the index of its rule."""
     diagnostic = finding.diagnostic
-    detail = f"\n\n{diagnostic.detail}" if diagnostic.detail else ""
+    detail = enclose("\n\n", diagnostic.detail)
     detail += f"\n\n{PREEXISTING_NOTE}" if finding.is_preexisting else ""
     result: dict[str, Any] = {
         "ruleId": diagnostic.id,

@@ -67,7 +67,8 @@ def build_capacity_table(
         table_rows = _build_rows(groups[0].figures)
     else:
         scope = "site"
-        table_rows = [row for group in groups for row in _build_rows(group.figures, f"{group.names}: ")]
+        rows = (_build_rows(group.figures, f"{group.names}: ") for group in groups)
+        table_rows = list(chain.from_iterable(rows))
     unchanged_count = len(figures) - len(changed) if changed else 0
     note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
     return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note

@@ -31,8 +31,6 @@ _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
     """Return clauses about the changed arguments without computed values. `placement_clauses`: its placements."""
-    if change.before is None or change.after is None:
-        return ()
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)

@@ -107,7 +107,7 @@ _VERBS: Final[Mapping[Effect, str]] = {
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`."""
     counts = count_effects(plan.placements)
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
     further_clauses: list[str] = []
     if figures.stopped:

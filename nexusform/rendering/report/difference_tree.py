@@ -104,7 +104,7 @@ class Comparison(Struct, frozen=True):
         names = {**old, **new}.keys()
 
         def compare_attribute(name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-            if name in condensed_texts and old is not new and old != new:
+            if name in condensed_texts and old != new:
                 return DifferenceNode(
                     NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=condensed_texts[name]
                 )
@@ -309,7 +309,7 @@ def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
 def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
     """Return the symbol of a value: created, deleted, changed or unchanged."""
     if old is ABSENT:
-        return SAME if new is ABSENT else CREATED
+        return CREATED
     if new is ABSENT:
         return DELETED
     return SAME if _is_equal(old, new, value_type) else CHANGED
@@ -462,7 +462,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
-        paths = [tuple(step for step in (*path, part.name, part.label) if step) for part in parts]
+        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]
         order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 

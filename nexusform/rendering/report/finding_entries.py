@@ -145,7 +145,7 @@ _MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
 def list_shortened_texts(text: str) -> list[str]:
     """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a clause."""
     sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
-    first = sentences[0] if sentences else text
+    first = next(iter(sentences), text)
     clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]
     long_clauses = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
     return [text, *reversed(sentences), *reversed(long_clauses)]

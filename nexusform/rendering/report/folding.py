@@ -61,7 +61,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     """Group names into runs without gaps, in the order of the first name per prefix. Every name is in one
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
-    split_names = [_split_number(name) for name in dict.fromkeys(names)]
+    split_names = list(map(_split_number, dict.fromkeys(names)))
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
     groups: dict[tuple[str, int], list[str]] = {}
     for prefix, digits in split_names:
@@ -112,7 +112,7 @@ def fold_instances(names: Iterable[str]) -> list[str]:
     for name in dict.fromkeys(names):
         block, _, key = name.rpartition("[")
         match = _KEY.fullmatch(key)
-        if block and match:
+        if match:
             by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
         else:
             by_block.setdefault(name, [])
@@ -503,7 +503,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
     """Describe the expected spread of several pools that deviate from it."""
-    unexpected_tables = [table for table in tables if _has_unexpected_spread(table)]
+    unexpected_tables = list(filter(_has_unexpected_spread, tables))
     if not unexpected_tables:
         return ""
     per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected_tables))

@@ -154,7 +154,7 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
 def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
     if not changes[0].path:
         return f"{'+' if changes[0].new else '-'}{title}"
-    texts = [_describe_field(change) for change in changes[:_MAX_FIELDS]]
+    texts = list(map(_describe_field, changes[:_MAX_FIELDS]))
     hidden_count = len(changes) - len(texts)
     if hidden_count:
         texts.append(f"{format_count(hidden_count, 'more field')}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, group_by
+from nexusform.diagnostics.phrases import enclose, format_count, group_by
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, list_mappings
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
@@ -127,7 +128,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
             if len(blocks) == 1 or not key_text.startswith("["):
                 folded += blocks
             else:
-                rows = tuple(row for block in blocks for row in block.rows)
+                rows = tuple(chain.from_iterable(block.rows for block in blocks))
                 folded.append(replace(blocks[0], rows=rows, label=f"{block_fold.text}{key_text}"))
     return tuple(folded)
 
@@ -177,7 +178,7 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
         facts = (fact(attributes) for fact in _FACTS)
-        clauses = tuple(fact for fact in facts if fact)
+        clauses = tuple(filter(None, facts))
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 
@@ -301,7 +302,7 @@ def _describe_machine_action(attributes: _Attributes) -> str:
 def _describe_location(attributes: _Attributes) -> str:
     """Return `location east`; "" without a location."""
     location = _read_text(attributes, "location")
-    return f"location {location}" if location else ""
+    return enclose("location ", location)
 
 
 def _describe_status(attributes: _Attributes) -> str:

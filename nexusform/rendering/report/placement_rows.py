@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, group_by, group_ranges, join_texts, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, group_by, group_ranges, join_texts, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
 from nexusform.plans.impact.object_effects import (
     Effect,
@@ -82,7 +82,7 @@ class PlacementLine(Struct, frozen=True):
     def remark(self) -> str:
         """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
         text = join_texts((self.trigger, self.doubt), "; ")
-        return f"({text})" if text else ""
+        return enclose("(", text, ")")
 
 
 class PlacementLineGroup(Struct, frozen=True):
@@ -326,7 +326,7 @@ def _get_group_name(row: PlacementChange) -> str:
     """Return the name of a group without a table."""
     if KINDS[row.kind].by_resource:
         return str(row.address)
-    return join_texts((row.cluster, row.pool), "/") or str(row.address)
+    return join_texts((row.cluster, row.pool), "/")
 
 
 def _build_run_lines(
@@ -457,7 +457,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
 
 def get_action_text(line: PlacementLine) -> str:
     """Return the text before the target of objects without an origin: `re-created in place:`, `stays`."""
-    if line.trigger in RECREATION_VERBS and not line.origin and line.effect is Effect.MOVED:
+    if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
         return line.state or RECREATION_VERBS[line.trigger]
     match line.effect:
         case Effect.RECREATED:
@@ -497,7 +497,7 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
         return format_count(len(rows), run_noun)
-    prefixes = {_get_name_prefix(row) for row in rows}
+    prefixes = set(map(_get_name_prefix, rows))
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:
         numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]

@@ -9,6 +9,7 @@ from textwrap import shorten
 from typing import Final
 
 from nexusform.diagnostics.phrases import (
+    enclose,
     format_count,
     format_first_items,
     format_list,
@@ -17,7 +18,7 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.plans.maintenance import PlannedMachineAction
-from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
+from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
 from nexusform.plans.site_capacity.occupancy import OutOfService, list_out_of_service
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
@@ -69,14 +70,16 @@ def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
         yield f"Suggested fix (tested) for {names}: {text}"
 
 
+_LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] = {
+    "machine": lambda row: row.one_machine_down,
+    "rack": lambda row: row.one_rack_down,
+}
+
+
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
     """Yield a line on the loss of one machine, and one on the loss of one rack."""
-    effects_by_loss = {
-        "machine": [(row.cluster, row.one_machine_down) for row in rows],
-        "rack": [(row.cluster, row.one_rack_down) for row in rows],
-    }
-    for lost, effects in effects_by_loss.items():
-        known = [(cluster, effect) for cluster, effect in effects if effect is not None]
+    for lost, get_effect in _LOSS_EFFECTS.items():
+        known = [(row.cluster, effect) for row in rows if (effect := get_effect(row)) is not None]
         if not known:
             continue
         clauses = []
@@ -140,8 +143,7 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
         if len(actions) > 1:
             total = _format_minutes(sum(action.minutes for action in actions))
             yield f"Machine actions on {actions[0].site}: {len(actions):,}, one after another, up to {total}."
-        for action in actions:
-            yield _describe_action(action)
+        yield from map(_describe_action, actions)
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
@@ -170,7 +172,7 @@ def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
 def _format_minutes(minutes: int) -> str:
     """Format `40 min`, `3 h` or `3 h 40 min`."""
     hours, rest = divmod(minutes, _MINUTES_PER_HOUR)
-    return join_texts((f"{hours:,} h" if hours else "", f"{rest} min" if rest else ""), " ")
+    return join_texts((f"{hours:,} h" if hours else "", enclose("", rest, " min")), " ")
 
 
 _MAX_GROUPS: Final = 5
@@ -226,5 +228,5 @@ def _describe_status(status: MachineStatus) -> str:
     elif status.ready_state.lower() != "true":
         text = "not ready"
     else:
-        text = f"cordoned by {_OWNERS.get(status.cordoned_by or '', 'another manager')}"
+        text = f"cordoned by {_OWNERS.get(str(status.cordoned_by), 'another manager')}"
     return f"{text}: {status.message.rstrip('.')}" if status.message else text

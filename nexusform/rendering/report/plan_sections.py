@@ -10,7 +10,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_count, format_duration, format_first_items, group_by, join_texts
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_duration,
+    format_first_items,
+    group_by,
+    join_texts,
+)
 from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
@@ -69,8 +76,6 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
 
 def build_site_section(view: PlanReportData) -> Section:
     """Build a row per changed site and a line for the others; nothing for a single site."""
-    if not view.sites:
-        return NO_SECTION
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
@@ -173,8 +178,6 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 def build_upgrade_section(view: PlanReportData) -> Section:
     """Build tables of upgraded clusters and of clusters with re-created pools."""
-    if not view.plan.upgrades:
-        return NO_SECTION
     from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
@@ -357,7 +360,7 @@ def _build_compact_row(row: PoolRow) -> Row:
         spread, expected = row.spread, row.note.partition(";")[0]
     else:
         spread, expected = f"{row.per_rack} on {row.racks}", row.note
-    note = f" ({expected})" if expected else ""
+    note = enclose(" (", expected, ")")
     return Row((f"{row.cluster}/{row.pool}", row.count, f"{spread}{note}"))
 
 
@@ -465,7 +468,7 @@ def _build_item(line: PlacementLine) -> Item:
 
 def describe_line(line: PlacementLine) -> Text:
     """Return origin, target and trigger of the objects of a line."""
-    remark = f" {line.remark}" if line.remark else ""
+    remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
@@ -476,7 +479,7 @@ def describe_line(line: PlacementLine) -> Text:
     if line.origin:
         return (f"{line.origin} ", ARROW, " ", target, remark)
     verb = get_action_text(line)
-    return (f"{verb} " if verb else "", target, remark)
+    return (enclose("", verb, " "), target, remark)
 
 
 # --- causes ------------------------------------------------------------------------------------

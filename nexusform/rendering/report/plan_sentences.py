@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
@@ -82,20 +82,17 @@ def format_headline_address(change: Change) -> str:
 
 def format_object_address(address: object, deposed: str) -> str:
     """Return the address of an object as text, with the key of a deposed one."""
-    return f"{address} (deposed object {deposed})" if deposed else f"{address}"
+    return f"{address}{enclose(' (deposed object ', deposed, ')')}"
 
 
 def build_change_comments(change: Change) -> tuple[str, ...]:
     """Return the further comment lines: reason, previous address and import id."""
-    reason = _format_reason(change)
-    lines = [reason] if reason else []
-    if change.action is Action.NO_OP:
-        return tuple(lines)  # the headline states a move or an import
-    if change.previous_address is not None and change.reason != "delete_because_no_move_target":
-        lines.append(f"(moved from {change.previous_address})")
-    if change.importing:
-        lines.append(f'(imported from "{change.importing}")')
-    return tuple(lines)
+    lines = [_format_reason(change)]
+    if change.action is not Action.NO_OP:  # there the headline states a move or an import
+        if change.reason != "delete_because_no_move_target":
+            lines.append(enclose("(moved from ", change.previous_address, ")"))
+        lines.append(enclose('(imported from "', change.importing, '")'))
+    return tuple(filter(None, lines))
 
 
 def _format_reason(change: Change) -> str:
@@ -141,8 +138,8 @@ def count_resource_changes(plan: Plan) -> tuple[int, int, int, int, int]:
 def format_plan_line(plan: Plan) -> str:
     """Return `Plan: 1 to add, 0 to change, 0 to destroy.`. Tools parse this line, so its format is fixed."""
     imports, add, change, destroy, forget = count_resource_changes(plan)
-    front = f"{imports} to import, " if imports else ""
-    back = f", {forget} to forget" if forget else ""
+    front = enclose("", imports, " to import, ")
+    back = enclose(", ", forget, " to forget")
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
 
 
@@ -222,6 +219,11 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NO_CHANGES_FROM_STATE
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
     return sentences[plan.mode]
+
+
+def describe_object_counts(plan: Plan) -> str:
+    """Return the line with the counts of changed objects for readers, or the sentence for a plan without changes."""
+    return format_thousands(format_plan_line(plan)) if plan.has_changes else describe_no_changes(plan)[0]
 
 
 ONLY_DRIFT: Final = (

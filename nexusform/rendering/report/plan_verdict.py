@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from nexusform.diagnostics.levels import Level, PlacementImpact
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, format_list, select_word_form
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
@@ -60,7 +60,7 @@ def build_headline(plan: Plan) -> str:
             return "nothing to predict"
         return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
     counts = count_effects(plan.placements)
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     waiting = format_effect_clauses(counts, [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
@@ -107,7 +107,7 @@ def format_violation(violation: SeparationViolation) -> str:
     text = f"{location}: {', '.join(violation.members)}"
     if not violation.violating_member:
         return text
-    trigger_note = f" ({violation.trigger})" if violation.trigger else ""
+    trigger_note = enclose(" (", violation.trigger, ")")
     return f"{text}; joined by {violation.violating_member}{trigger_note}"
 
 
@@ -210,7 +210,7 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     sentences += [("Dry run", message) for message in plan.dry_run_messages]
     sentences += [("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)]
     age = describe_inventory(plan)
-    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (f"{age}." if age else ""))]
+    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (enclose("", age, ".")))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 

@@ -72,6 +72,11 @@ class Table(Struct, frozen=True):
     is_grouped: bool = False
     is_firm: bool = False
 
+    @property
+    def has_findings(self) -> bool:
+        """Whether a row is a finding."""
+        return any(row.is_finding for row in self.rows)
+
 
 class Item(Struct, frozen=True):
     """An object, or `count` similar ones: symbol of the change, name and text; `is_strong` highlights the name."""

@@ -19,10 +19,8 @@ def build_upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
     return [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
 
 
-def describe_upgrade(upgrade: Upgrade) -> str:
-    """Return `cluster-b is upgraded to 1.33.1` or the number of re-created nodes of the cluster."""
-    if upgrade.is_rolling:
-        return f"{upgrade.cluster} is upgraded to {upgrade.after}"
+def _describe_recreation(upgrade: Upgrade) -> str:
+    """Return the number of re-created nodes of a cluster."""
     verb = select_word_form(upgrade.vms, "is", "are")
     return f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {verb} re-created"
 
@@ -39,7 +37,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
         cluster_text = format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
         clauses.append(f"{cluster_text} {select_word_form(clusters, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
-        return [*clauses, *map(describe_upgrade, recreations)]
+        return [*clauses, *map(_describe_recreation, recreations)]
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
     return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
 

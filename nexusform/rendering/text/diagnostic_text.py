@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, Span
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import enclose, select_word_form
 from nexusform.rendering.notation.colours import (
     Painter,
     count_columns,
@@ -23,7 +23,6 @@ from nexusform.rendering.notation.colours import (
 )
 
 DEFAULT_WIDTH = 78
-MAX_LINE_WIDTH = 300  # columns of a source line shown without wrapping
 _NUMBER_WIDTH = 6  # columns of a line number and its separator
 _ELLIPSIS = "..."
 
@@ -37,8 +36,8 @@ def render_diagnostics(
     terraform: bool = False,
 ) -> str:
     """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses
-    errors and warnings only, errors last, as Terraform does. `width` is in terminal columns; 0 turns wrapping
-    off. `compact_warnings` gives one line per warning if there is no error. Return "" without diagnostics.
+    errors and warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without
+    diagnostics.
     """
     merged = merge_similar_warnings(diagnostics)
     levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)
@@ -61,7 +60,7 @@ def render_diagnostic(
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
-    inner_width = width - 2 if width else 0
+    inner_width = width - 2
     first_line, *further_lines = wrap_lines(f"{title}{escape_control_characters(diagnostic.summary)}", inner_width)
     inner = [f"{paint(title, 'bold', colour_name)}{paint(first_line.removeprefix(title), 'bold')}"]
     inner += [paint(line, "bold") for line in further_lines]
@@ -91,14 +90,14 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
     subject = diagnostic.subject
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
-    block_note = f", in {escape_control_characters(diagnostic.block)}" if diagnostic.block else ""
+    block_note = enclose(", in ", escape_control_characters(diagnostic.block))
     filename = escape_control_characters(subject.filename).replace("\n", "\\n")
     lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", 5, width)
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
     else:
-        line_width = width - _NUMBER_WIDTH if width else MAX_LINE_WIDTH
+        line_width = width - _NUMBER_WIDTH
         for offset, line in enumerate(snippet.split_lines()):
             before, highlight, after = line
             # A line may be a whole file, so process only its visible part.
@@ -152,7 +151,7 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
     if not diagnostic.values and not diagnostic.function:
         return []
     bar = f"    {paint('│', 'grey')} "
-    inner_width = width - count_columns(bar) if width else 0
+    inner_width = width - count_columns(bar)
     lines = [f"    {paint('├────────────────', 'grey')}"]
     if diagnostic.function:
         name, bracket, arguments = escape_control_characters(diagnostic.function).partition("(")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.rendering.notation.colours import Painter, count_columns, fill_to_width, render_symbol
 from nexusform.rendering.notation.hcl_text import format_attribute_name
 from nexusform.rendering.report.difference_tree import DifferenceNode, NodeKind
@@ -49,9 +49,9 @@ def _summarize_value(output: DifferenceNode) -> str:
         removed, added, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
         total -= removed
         changed -= removed + added
-        note += f", {added} of them new" if added else ""
+        note += enclose(", ", added, " of them new")
         note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
-        note += f", {removed} removed" if removed else ""
+        note += enclose(", ", removed, " removed")
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:
             return f"{{{format_count(total, 'key')}{note}}}"

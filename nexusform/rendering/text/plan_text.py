@@ -233,8 +233,7 @@ def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]
     plan = view.plan
     if plan.is_failed:
         return []
-    verdict = plan_sentences.format_plan_line(plan) if plan.has_changes else plan_sentences.describe_no_changes(plan)[0]
-    return [*_render_placement_summaries(view, width, paint), plan_sentences.format_thousands(verdict)]
+    return [*_render_placement_summaries(view, width, paint), plan_sentences.describe_object_counts(plan)]
 
 
 def _render_plan_line(plan: Plan, paint: Painter) -> str:

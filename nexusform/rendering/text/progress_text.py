@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.applying.events import StepEvent, StepOutcome
+from nexusform.diagnostics.phrases import enclose, group_by
 from nexusform.plans.plan import StepKind
 from nexusform.rendering.notation.colours import (
     PLAIN,
@@ -31,7 +32,7 @@ def format_elapsed(seconds: float) -> str:
     """Format seconds as `0s`, `59s`, `1m0s`, `1h2m3s`."""
     total = int(seconds)
     hours, minutes = total // 3600, total % 3600 // 60
-    front = f"{hours}h" if hours else ""
+    front = enclose("", hours, "h")
     front += f"{minutes}m" if hours or minutes else ""
     return f"{front}{total % 60}s"
 
@@ -96,8 +97,8 @@ def format_apply_complete(
     added: int, changed: int, destroyed: int, paint: Painter = PLAIN, *, imported: int = 0, forgotten: int = 0
 ) -> str:
     """Return `Apply complete! Resources: A added, C changed, D destroyed.`. Tools parse this line."""
-    front = f"{imported} imported, " if imported else ""
-    back = f", {forgotten} forgotten" if forgotten else ""
+    front = enclose("", imported, " imported, ")
+    back = enclose(", ", forgotten, " forgotten")
     counts = f"{front}{added} added, {changed} changed, {destroyed} destroyed{back}"
     return paint(f"Apply complete! Resources: {counts}.", "bold", "green")
 
@@ -125,26 +126,15 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
     """Render the steps of an incomplete apply by outcome. Failed and waiting steps are listed with the
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
-    steps: dict[StepOutcome, list[StepEvent]] = {outcome: [] for outcome in StepOutcome}
-    for event in events:
-        if event.outcome is not None:
-            steps[event.outcome].append(event)
-    by_outcome = {
-        outcome: outcome_steps
-        for outcome, outcome_steps in steps.items()
-        if outcome_steps or outcome is not StepOutcome.WAITING
-    }
-    counts = ", ".join(f"{len(outcome_steps)} {outcome.value}" for outcome, outcome_steps in by_outcome.items())
-    done, skipped = steps[StepOutcome.DONE], steps[StepOutcome.SKIPPED]
-    listed_steps = [
-        *done[:_MAX_LISTED],
-        *steps[StepOutcome.FAILED],
-        *steps[StepOutcome.WAITING],
-        *skipped[:_MAX_LISTED],
-    ]
+    steps = group_by(events, lambda event: event.outcome)
+    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)
+    counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
+    if waiting:
+        counts.insert(2, f"{len(waiting)} waiting")
+    listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
     lines = [
-        f"Steps: {counts}.",
+        f"Steps: {', '.join(counts)}.",
         *(wrap_hanging(_render_outcome(step, name_width, paint), width) for step in listed_steps),
     ]
     for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):
@@ -157,5 +147,5 @@ def _render_outcome(step: StepEvent, name_width: int, paint: Painter) -> str:
     assert step.outcome is not None, "only steps that ended are listed"
     outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
     reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
-    error = f": {escape_control_characters(reason)}" if reason else ""
+    error = enclose(": ", escape_control_characters(reason))
     return f"  {outcome}  {fill_to_width(_format_name(step), name_width)}  {step.kind.value}{error}"

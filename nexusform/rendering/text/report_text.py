@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -25,7 +25,11 @@ from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.report_tree import Item, ItemGroup, Report, Row, Section, Table, Text, get_plain_text
 
 _INDENT = "  "
-_IMPACT_COLOURS = {PlacementImpact.NONE: "green", PlacementImpact.MOVES: "yellow", PlacementImpact.LOSES: "red"}
+_IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
+    PlacementImpact.NONE: "green",
+    PlacementImpact.MOVES: "yellow",
+    PlacementImpact.LOSES: "red",
+}
 _MIN_LABELLED_WIDTH: Final = 20  # columns for a sentence next to its label; with fewer it is put below
 _BELOW_INDENT: Final = 6  # indent of a text below its label
 MAX_DETAIL_ROWS = 12  # of a folded section
@@ -35,12 +39,11 @@ MAX_FOLDED = 12  # folded sections without findings; more would hide the others
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
     """Render the whole report as text with a final newline."""
     paint = Painter(colour)
-    if report.alert_level is not None:
-        colour_name = _IMPACT_COLOURS[report.alert_level]
-    else:
-        colour_name = "red" if report.is_finding else "green"
-    lines = [paint(line, "bold") for line in _wrap_text(report.title, width)]
-    lines += [paint(line, "bold", colour_name) for line in _wrap_text(report.verdict, width)]
+    colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
+    lines = [
+        *_render_bold_lines(report.title, width, paint),
+        *_render_bold_lines(report.verdict, width, paint, colour_name),
+    ]
     for fact in report.facts:
         first_line, *further_lines = _wrap_text(fact, width - 4)
         lines.append(f"{_INDENT}- {first_line}")
@@ -56,22 +59,29 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
     return "\n".join(lines) + "\n"
 
 
-def _render_section(section: Section, paint: Painter, width: int) -> Iterable[str]:
+def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     """Render the lines of one section."""
-    styles = ("bold", "red") if section.is_finding else ("bold",)
-    yield from (paint(line, *styles) for line in _wrap_text(section.title, width))
+    styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
-    for line in section.lines:
-        yield from (f"{_INDENT}{text}" for text in _wrap_text(get_plain_text(line), inner_width))
-    yield from (f"{_INDENT}{line}" for line in render_report_notes(section, inner_width, paint))
-    yield from (f"{_INDENT}{escape_control_characters(command)}" for command in section.commands)
-    if section.table is None:
-        return
-    table = _truncate_table(section.table) if section.is_folded else section.table
-    yield from (f"{_INDENT}{line}" for line in render_table(table, paint, inner_width))
-    hidden_count = len(section.table.rows) - len(table.rows)
-    if hidden_count:
-        yield f"{_INDENT}... and {hidden_count} more; -format=markdown lists all."
+    paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
+    lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
+    lines += map(escape_control_characters, section.commands)
+    if section.table is not None:
+        table = _truncate_table(section.table) if section.is_folded else section.table
+        lines += render_table(table, paint, inner_width)
+        hidden_count = len(section.table.rows) - len(table.rows)
+        if hidden_count:
+            lines.append(f"... and {hidden_count} more; -format=markdown lists all.")
+    return [*_render_bold_lines(section.title, width, paint, *styles), *_indent_lines(lines)]
+
+
+def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
+    """Return the wrapped lines of a text in bold and with further styles."""
+    return [paint(line, "bold", *styles) for line in _wrap_text(text, width)]
+
+
+def _indent_lines(lines: Iterable[str]) -> list[str]:
+    return [f"{_INDENT}{line}" for line in lines]
 
 
 def _truncate_table(table: Table) -> Table:
@@ -133,8 +143,7 @@ def _render_rows_as_records(
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
         clauses = [f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell]
-        clauses += [row.note] if row.note else []
-        lines += [f"{_INDENT}{clause}" for clause in _join_clauses(clauses, width - len(_INDENT))]
+        lines += _indent_lines(_join_clauses(filter(None, (*clauses, row.note)), width - len(_INDENT)))
     return lines
 
 
@@ -200,12 +209,12 @@ def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption; of a list of steps only the first rows."""
-    lines = [paint(line, "bold") for line in _wrap_text(f"{table.caption}:", width)] if table.caption else []
+    lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
     is_list_of_steps = not (table.figures or has_details)
     max_rows = _MAX_STEPS if is_list_of_steps else len(table.rows)
     visible_table = replace(table, rows=table.rows[:max_rows])
     rows = render_table(visible_table, paint, width - len(_INDENT), has_details=has_details)
-    lines += [f"{_INDENT}{line}" for line in rows]
+    lines += _indent_lines(rows)
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
         lines.append(f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters
 from nexusform.rendering.notation.hcl_text import PathMarks, render_hcl_value
@@ -68,7 +69,7 @@ def _render_object(
     marks = PathMarks.create(hidden_paths, hidden_paths)
     sides = instance.attributes, instance.attributes
     body = Comparison(show_unchanged=True).compare_objects(*sides, schema, marks)
-    notes = f" (deposed object {deposed})" if deposed else ""
+    notes = enclose(" (deposed object ", deposed, ")")
     notes += " (tainted)" if instance.tainted else ""
     lines = [
         paint(f"# {escape_control_characters(str(address))}:{notes}", "bold"),

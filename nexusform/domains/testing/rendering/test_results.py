@@ -103,7 +103,7 @@ _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
     """Return the event with the names of the runs by file."""
-    number = sum(len(names) for names in runs.values())
+    number = sum(map(len, runs.values()))
     files = f"{len(runs):,} {select_word_form(len(runs), 'file')}"
     message = f"Found {files} and {number} run {select_word_form(number, 'block')}"
     by_file = {file: list(names) for file, names in runs.items()}

@@ -114,11 +114,11 @@ class ProgressListener:
 
 
 def run_tests(
-    location: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener, clock: Clock | None = None
+    location: CommandContext, tests: Tests, options: TestFilter, listener: ProgressListener
 ) -> Iterator[FileResult]:
     """Run the files in order, and yield each result when it is complete."""
     for file in tests.files:
-        yield _TestFileRunner(location, tests, options, file, clock or SystemClock()).run(listener)
+        yield _TestFileRunner(location, tests, options, file, SystemClock()).run(listener)
 
 
 class _TestFileRunner:

@@ -109,7 +109,7 @@ def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> Looku
 
 
 def _get_first_name(traversal: Traversal) -> str:
-    step = traversal.steps[0] if traversal.steps else None
+    step = next(iter(traversal.steps), None)
     return step.name if isinstance(step, TraverseAttribute) else ""
 
 

@@ -319,7 +319,7 @@ def failure(arguments: FailureArguments) -> int:
     -machine or -rack. -node drains a node of `data kubernetes_nodes`: evicted pods, their new nodes.
     """
     scopes = (arguments.machine, arguments.rack, arguments.cluster, arguments.node, arguments.site)
-    lost_names = [name for name in scopes if name]
+    lost_names = list(filter(None, scopes))
     if len(lost_names) > 1 or not (lost_names or arguments.observed):
         raise click.UsageError("Specify exactly one of -machine, -rack, -cluster, -node and -site, or -observed.")
     if arguments.observed and (arguments.cluster or arguments.node or arguments.site):
@@ -393,7 +393,7 @@ def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:
     """Return the only site with machines down. Raises UsageError for none and several."""
     from nexusform.domains.whatif.questions.failure_simulation import list_machines_down
 
-    sites = [site for site in snapshot.sites.values() if list_machines_down(site)]
+    sites = list(filter(list_machines_down, snapshot.sites.values()))
     if len(sites) == 1:
         return sites[0]
     if not sites:

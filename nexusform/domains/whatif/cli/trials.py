@@ -101,7 +101,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         screen.print_diagnostics(problems, {})
         return 1
     planned = plan_trial_placement(trial, context)
-    if planned.plan is None or has_errors(planned.diagnostics):
+    if planned.plan is None:
         screen.print_diagnostics(planned.diagnostics, planned.sources)
         return 1
     answer = select_placement(planned.plan, trial)

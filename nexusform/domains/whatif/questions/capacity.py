@@ -9,6 +9,7 @@ from math import floor
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.whatif.questions.cell_fragmentation import (
     FragmentationCounts,
     compute_cell_fragmentation,
@@ -208,9 +209,7 @@ def _group_by_zone(
     zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
 ) -> tuple[ZoneCapacity, ...]:
     """Group the capacity of racks by zone, in byte order."""
-    racks: dict[str, list[str]] = {}
-    for rack in sorted(zone_by_rack, key=str.encode):
-        racks.setdefault(zone_by_rack[rack], []).append(rack)
+    racks = group_by(sorted(zone_by_rack, key=str.encode), zone_by_rack.__getitem__)
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]

@@ -129,7 +129,7 @@ def compute_cell_fragmentation(
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return FragmentationCounts(
         yardstick=sku,
-        cells=sum(len(kind_cells) for kind_cells in cells.values()),
+        cells=sum(map(len, cells.values())),
         open=len(cells[CellUsability.OPEN]),
         taken=len(cells[CellUsability.TAKEN]),
         broken=len(broken),

@@ -105,7 +105,7 @@ class RebalanceResult(Struct, frozen=True):
     @property
     def waiting_bindings(self) -> tuple[Feasibility, ...]:
         """Waiting bindings in the scope of the question."""
-        return tuple(row for row in self.before.waiting if self.request.is_binding_in_scope(row))
+        return tuple(filter(self.request.is_binding_in_scope, self.before.waiting))
 
 
 Evaluate = Callable[[EvictionProposal], TrialOutcome]
@@ -181,7 +181,7 @@ class _EvictionSearch(Struct):
         """Return the first working set, in its order, or None. A waiting pod needs an eviction on its own
         cluster, unless it waits for other pods: other sets cannot help.
         """
-        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
+        goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
         for size in range(1, min(len(candidates), MAX_EVICTIONS) + 1):
@@ -242,7 +242,7 @@ class _EvictionSearch(Struct):
 
     def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
         """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
-        if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
+        if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)

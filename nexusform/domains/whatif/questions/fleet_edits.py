@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.planning.fleet_snapshot import build_member
 from nexusform.domains.fleet.scheduling.bindings import Health
@@ -57,18 +57,13 @@ class MemberEdit(Struct, frozen=True):
             case MemberEditKind.DRAIN:
                 return f"{self.member} is drained"
             case MemberEditKind.JOIN:
-                return f"{self.member} joins" + (f" like {self.value}" if self.value else "")
+                return f"{self.member} joins" + (enclose(" like ", self.value))
             case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
-        change = f"without {self.kind} {self.key}" if self.value is None else f"{self.kind} {self.setting}"
-        return f"{self.member}: {change}"
-
-    @property
-    def setting(self) -> str:
-        """Key and value: `env=prod`, `key:NoSchedule`."""
-        if self.kind is MemberEditKind.TAINT:
-            return f"{self.key}={self.value}" if self.value else self.key
-        return f"{self.key}={self.value}"
+        if self.value is None:
+            return f"{self.member}: without {self.kind} {self.key}"
+        is_key_only = self.kind is MemberEditKind.TAINT and not self.value
+        return f"{self.member}: {self.kind} {self.key}" + ("" if is_key_only else f"={self.value}")
 
 
 class SimulatedMember(Struct, frozen=True):
@@ -110,7 +105,7 @@ _SYNTAX: Final[Mapping[MemberEditKind, str]] = {
     MemberEditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one",
     MemberEditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to remove one",
     MemberEditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one",
-    MemberEditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list((str(h) for h in Health), _MAX_NAMES)}",
+    MemberEditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list(map(str, Health), _MAX_NAMES)}",
 }
 
 
@@ -225,7 +220,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
             # Its nodes on a site of their own, without pods.
             site_id = f"simulated/{edit.member}"
             identity = {"id": site_id, "name": edit.member, "site_id": site_id}
-            template_cluster = NodeCluster(**{**asdict(template_cluster), **identity})
+            template_cluster = replace(template_cluster, **identity)
         return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
@@ -241,10 +236,10 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
-            taints = record.taints if CORDON in record.taints else (*record.taints, CORDON)
-            return replace(member, record=replace(record, taints=taints))
+            taints = dict.fromkeys((*record.taints, CORDON))
+            return replace(member, record=replace(record, taints=tuple(taints)))
         case MemberEditKind.HEALTH:
-            return replace(member, record=replace(record, health=Health(edit.value or Health.HEALTHY)))
+            return replace(member, record=replace(record, health=Health(str(edit.value))))
         case MemberEditKind.TAINT:
             return _set_taint(member, edit)
         case MemberEditKind.LABEL:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.fleet.importers.fleet_records import FleetEviction, FleetMember, FleetPlacement
 from nexusform.domains.fleet.planning.binding_rows import build_binding_rows
 from nexusform.domains.fleet.planning.fleet_outcome import build_placement_warnings
@@ -59,6 +60,7 @@ from nexusform.domains.whatif.questions.fleet_edits import (
 )
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, ClusterObservations
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.json_data.plain_data import get_text
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, PlacementChange
@@ -159,11 +161,20 @@ class FleetSimulation(Struct, frozen=True):
         """Whether a placement has findings, or a drained member keeps placements."""
         return any(placement.has_findings for placement in self.placements) or bool(self.remaining)
 
+    @property
+    def affected_members(self) -> set[str]:
+        """Members with an edit or with a changed placement."""
+        names = {edit.member for edit in self.edits}
+        return names.union(*(placement.gained + placement.lost for placement in self.placements))
+
 
 class FleetSnapshot(Struct, frozen=True):
-    """Objects of a fleet, reusable for several simulations. `observed`: clusters listed by kubectl, by id."""
+    """Objects of a fleet, reusable for several simulations. `records` are the objects of the instances, `observed` the
+    clusters listed by kubectl, by id.
+    """
 
     instances: Mapping[Address, Instance]
+    records: Mapping[Address, object]
     states: Mapping[Address, InstanceState]
     registries: PluginRegistries
     members: SimulatedFleet
@@ -181,6 +192,8 @@ def build_fleet_snapshot(
     # Build the prior states as for planning, and the instances of fleet objects.
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}
+    records: dict[Address, object] = {}
+    last_members: dict[str, Member] = {}
     for thing in ordered_things:
         kind = registries.resource_types.get(thing.address.type)
         if kind is None:
@@ -189,6 +202,9 @@ def build_fleet_snapshot(
         states[thing.address] = InstanceState(object_state)
         if kind.build_fleet_object is not None:
             attributes = dict(thing.attributes)
+            record = records[thing.address] = kind.build_fleet_object(attributes)
+            if isinstance(record, FleetMember) and "labels" in object_state.note:
+                last_members[record.name] = parse_member_record(record.name, object_state.note)
             instances[thing.address] = Instance(
                 thing.address,
                 kind,
@@ -199,9 +215,9 @@ def build_fleet_snapshot(
     clusters = build_existing_clusters(ordered_things, registries, catalogue)
     observed = dict(_match_observed_clusters(clusters, states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
-    snapshot = FleetSnapshot(instances, states, registries, SimulatedFleet({}, {}), observed)
+    snapshot = FleetSnapshot(instances, records, states, registries, SimulatedFleet({}, {}), observed)
     pods = _build_pods(snapshot, clusters, {})
-    members = dict(_build_members(instances.values(), clusters, pods, observed))
+    members = dict(_build_members(records.values(), last_members, clusters, pods, observed))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
 
@@ -225,17 +241,19 @@ def _match_observed_clusters(
 
 
 def _build_members(
-    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: PodPhase, observed: Container[str]
+    records: Iterable[object],
+    last_members: Mapping[str, Member],
+    clusters: Mapping[str, NodeCluster],
+    pods: PodPhase,
+    observed: Container[str],
 ) -> Iterator[tuple[str, SimulatedMember]]:
     """Build the members by name. If a member's nodes are unknown, its last recorded resources apply.
     `observed`: ids of completely known clusters.
     """
-    for instance in instances:
-        record = _build_fleet_record(instance)
+    for record in records:
         if not isinstance(record, FleetMember):
             continue
-        note = instance.prior.private if instance.prior is not None else None
-        last_member = parse_member_record(record.name, note) if note and "labels" in note else None
+        last_member = last_members.get(record.name)
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
         if cluster is not None:
             requests = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
@@ -247,12 +265,6 @@ def _build_members(
             yield record.name, SimulatedMember(restored)
         else:
             yield record.name, SimulatedMember(record)
-
-
-def _build_fleet_record(instance: Instance) -> object:
-    """Read the fleet record of an instance, None if it is not part of a fleet."""
-    build = instance.type.build_fleet_object
-    return build(instance.before or {}) if build is not None else None
 
 
 def _infer_unmanaged_usage(
@@ -333,15 +345,14 @@ def _run_scheduling(
         current = members_after.get(name)
         member_before = _build_member(previous_members.get(name), pods)
         member_after = _build_member(current, pods)
-        record, cluster = (current.record, current.cluster) if current is not None else (None, None)
-        members[name] = FleetMemberState(_MEMBER, record, cluster, member_before, member_after)
+        member_record, cluster = (current.record, current.cluster) if current is not None else (None, None)
+        members[name] = FleetMemberState(_MEMBER, member_record, cluster, member_before, member_after)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
     placements: list[PlacementPlan] = []
-    for instance in snapshot.instances.values():
-        placement_record = _build_fleet_record(instance)
-        if isinstance(placement_record, FleetPlacement):
-            spec = build_placement_spec(instance, placement_record)
+    for address, record in snapshot.records.items():
+        if isinstance(record, FleetPlacement):
+            spec = build_placement_spec(snapshot.instances[address], record)
             placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
@@ -369,19 +380,21 @@ def _build_pods(
 ) -> PodPhase:
     """Build the existing pods, and those of objects applied to one cluster without a placement."""
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
-    clusters_now = {name: member.cluster.id for name, member in members.items() if member.cluster is not None}
+    clusters_now: dict[str, str] = {}
+    unmanaged_requests: dict[str, tuple[int, int]] = {}
+    for name, member in members.items():
+        if member.cluster is not None:
+            clusters_now[name] = member.cluster.id
+            unmanaged_requests[member.cluster.id] = member.unmanaged_requests
     prior = list_prior_pods(snapshot.states, snapshot.registries, clusters_before)
     pods = _ClusterPods(clusters, prior, {**clusters_before, **clusters_now}, observed_clusters=snapshot.observed)
-    pods.unmanaged_requests = {
-        member.cluster.id: member.unmanaged_requests for member in members.values() if member.cluster is not None
-    }
+    pods.unmanaged_requests = unmanaged_requests
     # Manifests applied without a placement, by cluster id: address and objects.
     direct_objects: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
     for address, instance in snapshot.instances.items():
-        arguments = instance.before or {}
-        cluster_id = str(arguments.get("cluster_id") or "")
+        cluster_id = get_text(instance.before, "cluster_id")
         if instance.type.kind is PlanningKind.MANIFEST and cluster_id:
-            objects = parse_objects(str(arguments.get("yaml_body") or ""))
+            objects = parse_objects(get_text(instance.before, "yaml_body"))
             direct_objects.setdefault(cluster_id, []).append((str(address), objects))
     for cluster_id, own_objects in direct_objects.items():
         pods.place_objects(cluster_id, own_objects)
@@ -422,8 +435,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     """Build the result of each placement; rows also present without the edits are unrelated."""
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
-    bindings = _group_by_address(result.rows)
-    pods = _group_by_address(row for row in result.pods if row.action is not PlacementAction.KEEP)
+    bindings = group_by(result.rows, _get_address)
+    pods = group_by((row for row in result.pods if row.action is not PlacementAction.KEEP), _get_address)
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]
@@ -462,11 +475,8 @@ def _split_rows(
     return caused, unrelated
 
 
-def _group_by_address(rows: Iterable[PlacementChange]) -> dict[Address, list[PlacementChange]]:
-    by_address: dict[Address, list[PlacementChange]] = {}
-    for row in rows:
-        by_address.setdefault(row.address, []).append(row)
-    return by_address
+def _get_address(row: PlacementChange) -> Address:
+    return row.address
 
 
 def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> SchedulingDrift:

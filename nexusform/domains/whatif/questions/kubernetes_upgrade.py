@@ -152,14 +152,7 @@ def simulate_kubernetes_upgrade(
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
     return KubernetesUpgrade(
-        cluster.id,
-        cluster.name,
-        site.id,
-        versions[0] if versions else "",
-        pools,
-        cluster.pools[0].address,
-        obstacles,
-        samples,
+        cluster.id, cluster.name, site.id, next(iter(versions), ""), pools, cluster.pools[0].address, obstacles, samples
     )
 
 

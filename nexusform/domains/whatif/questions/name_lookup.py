@@ -123,7 +123,7 @@ def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, .
 def _split_at_commas(text: str) -> list[str]:
     """Split at commas without empty parts."""
     parts = [part.strip() for part in text.split(",")]
-    return [part for part in parts if part]
+    return list(filter(None, parts))
 
 
 def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...] | Diagnostic:

@@ -130,7 +130,7 @@ class PodsSimulation(Struct):
 
     def build_verdicts(self) -> tuple[WorkloadVerdict, ...]:
         """Build the verdict of every workload, in the cluster's order."""
-        return tuple(self._build_workload_verdict(workload) for workload in self.pods.workloads)
+        return tuple(map(self._build_workload_verdict, self.pods.workloads))
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves."""
@@ -283,7 +283,7 @@ class NodeDrainEffects(Struct, frozen=True):
     @property
     def blocking_budgets(self) -> tuple[str, ...]:
         """Budgets violated by the evictions: the drain waits for them."""
-        return tuple(dict.fromkeys(name for item in self.workloads for name in item.blocking_budgets))
+        return tuple(dict.fromkeys(chain.from_iterable(item.blocking_budgets for item in self.workloads)))
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:

@@ -30,7 +30,7 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node,
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import get_text
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
@@ -147,12 +147,12 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     """Collect the sources of pods and their locations, in the order of creation."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     member_values = [thing.attributes for thing in ordered_things if thing.address.type == MEMBER_TYPE]
-    members = {str(values.get("name")): str(values.get("kubernetes_cluster_id") or "") for values in member_values}
+    members = {str(values.get("name")): get_text(values, "kubernetes_cluster_id") for values in member_values}
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
         target = str(thing.attributes.get("cluster_id") or "")
         if thing.address.type == MANIFEST_TYPE:
-            text = str(thing.attributes.get("yaml_body") or "")
+            text = get_text(thing.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
             destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
@@ -167,43 +167,39 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, members: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """List by cluster id the workload keys with pods, of a manifest or placement. `target`: cluster of a
-    manifest, "" for the hub.
+    """List by cluster id ("" for the hub) the workload keys with pods, of a manifest or placement. `target`: cluster
+    of a manifest.
     """
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):
         return
     if thing.address.type == MANIFEST_TYPE:
-        if target:
-            yield target, dict(attribute)
+        yield target, dict(attribute)
         return
     for member, workloads in attribute.items():
-        cluster_id = members.get(member, "")
-        if cluster_id and isinstance(workloads, Mapping):
-            yield cluster_id, dict(workloads)
+        if isinstance(workloads, Mapping):
+            yield members.get(member, ""), dict(workloads)
 
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
     """Build the pods of direct workloads and of those added by placements. The nodes are the observed ones, if any."""
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
-    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys())
+    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
     # An imported placement notes no objects: they are those on the hub.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
-    observed_objects = observed.objects if observed is not None else ()
-    other_objects = [manifest for manifest in observed_objects if manifest.identity not in own_identities]
+    other_objects = [manifest for manifest in observed.objects if manifest.identity not in own_identities]
     context_objects = [*sources.hub, *other_objects]
     candidates = collect_workloads(by_placements, context_objects).workloads
     selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
     objects = [*direct, *(by_placements if selected else []), *other_objects]
-    current_cluster = cluster if observed is None else observed.cluster
-    offer = collect_cluster_storage(all_objects, is_complete=observed is None or observed.is_complete)
+    offer = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
     model = PodCluster(
         cluster.name,
-        current_cluster.nodes,
+        observed.cluster.nodes,
         quotas=collect_resource_quotas(all_objects),
         budgets=apply_observed_budget_status(collect_pod_disruption_budgets(objects), observed),
         volumes=offer.volumes,
@@ -211,16 +207,15 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
         invalid_claims=offer.invalid_claims,
         attach_limits=offer.attach_limits,
         namespaces=_index_namespaces(all_objects),
-        nominated_pods=observed.nominated_pods if observed is not None else (),
-        version=current_cluster.version,
+        nominated_pods=observed.nominated_pods,
+        version=observed.cluster.version,
     )
-    names = {node.name for node in current_cluster.nodes}
+    names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
-        for pod in _build_planned_pods(workload, placed_workloads.get(workload.key), names):
+        for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), names):
             existing[pod.workload, pod.number] = pod
-    if observed is not None:
-        _add_observed_pods(existing, observed, workloads)
+    _add_observed_pods(existing, observed, workloads)
     pods = tuple(existing.values())
     if any(workload.key not in placed_workloads for workload in workloads):
         pods = predict(model, pods, workloads).list_existing_pods()
@@ -245,9 +240,9 @@ def _add_observed_pods(
             existing[pod.workload, pod.number] = pod
 
 
-def _build_planned_pods(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
+def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload; without a node if that no longer exists."""
-    for name, location in (pods or {}).items():
+    for name, location in pods.items():
         node = get_text(location, "node")
         digits = name.rpartition("-")[2]
         number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0

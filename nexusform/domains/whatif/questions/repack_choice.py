@@ -57,7 +57,7 @@ def choose_vms_to_recreate(
     for cells, options in _group_options_by_unit(solution.options):
         choice.assign_options(cells, options, cleared)
     slots = choice.build_slots(solution.patterns)
-    sources = tuple(sorted(choice.sources, key=lambda source: source.handle))
+    sources = tuple(source for _, source in sorted(choice.sources.items()))
     targets, crowded = assign_machines(context, sources, slots, program.size_numbers_by_class)
     return RepackChoice(sources, targets, frozenset(choice.reserved), crowded)
 
@@ -80,15 +80,14 @@ class _ChoiceBuilder(Struct):
     _cells_by_capacity: dict[CellPatterns, list[CellPosition]]
     _size_of: Sequence[int]
     _affected_pools: set[int] = set()
-    sources: list[MovableVm] = []
+    sources: dict[int, MovableVm] = {}
     reserved: set[str] = set()
     wide_slots: list[tuple[int, RepackMachine]] = []
 
     def add_vm_to_recreate(self, source: MovableVm) -> None:
         """Add a VM to re-create."""
-        if source not in self.sources:
-            self.sources.append(source)
-            self._affected_pools.add(source.pool)
+        self.sources[source.handle] = source
+        self._affected_pools.add(source.pool)
 
     def clear_machine(self, host: RepackMachine, program: RepackProgram) -> None:
         """Move all VMs in unknown cells off this machine; its cells are then separate."""
@@ -183,7 +182,7 @@ def assign_machines(
             cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
             program.add_column(cost, 1.0, entries, (source, name))
     for key, row in program.names.items():
-        if isinstance(key, tuple) and key[0] == "rack":
+        if key[0] == "rack":
             program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], key[1])
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec
 from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods, simulate_nodes_down
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
@@ -355,9 +356,7 @@ def _build_machines(
     """Build the machines feasible for some class or for the demand."""
     empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
-    by_machine: dict[str, list[ScheduledVm]] = {}
-    for existing in scheduler.list_vms():
-        by_machine.setdefault(existing.placement.machine, []).append(existing)
+    by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
     unknown = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
@@ -383,7 +382,7 @@ def _build_machines(
         host = RepackMachine(
             machine=machine,
             cells=tuple(cells),
-            movable_vms_by_cell=tuple(tuple(cell_vms) for cell_vms in leaving),
+            movable_vms_by_cell=tuple(map(tuple, leaving)),
             admitted=admitted,
             admits_demand=admits_demand,
             disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),

@@ -151,7 +151,7 @@ class _OrderSearch:
             return self._build_sequence(order)
         if max(missing, 1) > remaining:
             return None
-        state_key = frozenset(Counter(self._build_machine_key(name) for name in self._states).items())
+        state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
         if self._searched.get(state_key, 0) >= remaining:
             return None
         self._searched[state_key] = remaining
@@ -169,7 +169,7 @@ class _OrderSearch:
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
         """Build the windows; try every sequence of VMs down together."""
-        for groups in product(*(permutations(group) for group in order)):
+        for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
             if sequence is not None:
@@ -267,7 +267,7 @@ class _OrderSearch:
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
                 return None
-        old = [self._remove_vm(source) for source in sources]
+        old = list(map(self._remove_vm, sources))
         sequence = None
         added = 0
         if self._compute_missing_departures() <= remaining - len(group):

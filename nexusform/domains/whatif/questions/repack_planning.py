@@ -27,7 +27,12 @@ from nexusform.domains.whatif.questions.repack_context import (
 )
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_search import RepackSearch
-from nexusform.domains.whatif.questions.repack_windows import SAMPLES, RepackWindow, compute_minimum_windows
+from nexusform.domains.whatif.questions.repack_windows import (
+    SAMPLES,
+    RepackWindow,
+    compute_minimum_windows,
+    count_recreations,
+)
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import SiteSnapshot
 
@@ -76,7 +81,7 @@ class RepackResult(Struct, frozen=True):
         """Number of re-created VMs; None without a solution."""
         if self.status is RepackStatus.IMPOSSIBLE or self.has_no_order:
             return None
-        return sum(len(window.steps) for window in self.windows)
+        return count_recreations(self.windows)
 
     @property
     def pod_restarts(self) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.whatif.questions.pod_outage import simulate_nodes_down, simulate_nodes_up
 from nexusform.domains.whatif.questions.repack_context import RepackContext, find_pods_without_resources
@@ -28,7 +29,7 @@ def simulate_window_pods(
     (handles) with violated pod constraints.
     """
     simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
-    checked_windows = [simulation.drain_window(window) for window in windows]
+    checked_windows = list(map(simulation.drain_window, windows))
     return checked_windows, frozenset(simulation.violating)
 
 
@@ -50,9 +51,7 @@ class _PodSimulation:
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
         """Run one window: its nodes go down and up on other machines."""
-        by_cluster: dict[str, list[RepackStep]] = {}
-        for step in window.steps:
-            by_cluster.setdefault(self._context.clusters[step.source.pool].id, []).append(step)
+        by_cluster = group_by(window.steps, lambda step: self._context.clusters[step.source.pool].id)
         moved_pods: list[MovedPod] = []
         for cluster, steps in by_cluster.items():
             if cluster in self._pods:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from math import ceil, isfinite
 from typing import Any, Final, cast
 
@@ -30,6 +31,7 @@ from nexusform.scheduling.racks.vms import VmSku
 MAX_NODES: Final = 20_000
 _INFINITE: Final = float("inf")
 _DEMAND: Final = -1
+_DEMAND_ROW: Final = ("demand",)
 # Cell number of a whole machine.
 WHOLE_MACHINE: Final = -1
 
@@ -91,9 +93,9 @@ class LinearProgram(Struct):
     columns: list[ProgramColumn] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
-    names: dict[Hashable, int] = field(default_factory=dict)
+    names: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
-    def add_row(self, name: Hashable, lower: float = -_INFINITE, upper: float = 0.0) -> int:
+    def add_row(self, name: tuple[Any, ...], lower: float = -_INFINITE, upper: float = 0.0) -> int:
         """Return the row with this name; create it with these bounds if new."""
         number = self.names.get(name)
         if number is None:
@@ -171,7 +173,7 @@ class RepackProgram:
     def _build_program(self) -> None:
         """Build all rows and columns."""
         program = self._program
-        program.add_row("demand", self._request.want, _INFINITE)
+        program.add_row(_DEMAND_ROW, self._request.want, _INFINITE)
         for host in self._context.hosts:
             if host.machine.name in self._single_machines:
                 program.add_row(("disk", host.machine.name), upper=float(max(host.disk, 0)))
@@ -190,7 +192,7 @@ class RepackProgram:
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
         else:
-            self._add_cells(host for hosts in known_groups.values() for host in hosts)
+            self._add_cells(chain.from_iterable(known_groups.values()))
         for number, hosts in enumerate(unknown_groups.values()):
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
             self._add_unknown_machines(-2 - number, ordered_hosts)
@@ -263,7 +265,7 @@ class RepackProgram:
             entries = [(program.add_row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
             entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
             if kind == _DEMAND:
-                entries.append((program.add_row("demand"), 1.0))
+                entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
                 entries.append(
@@ -291,7 +293,7 @@ class RepackProgram:
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
             if option.demand:
-                entries.append((program.add_row("demand"), float(option.demand)))
+                entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
             if option.arrival is not None:
                 entries.append((program.add_row(("wide", unit.machines, option.arrival), 0.0, 0.0), 1.0))
                 entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
@@ -404,7 +406,7 @@ class RepackProgram:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
         kinds = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
-        slots = [name for name in program.names if isinstance(name, tuple) and name[0] == "slots"]
+        slots = [name for name in program.names if name[0] == "slots"]
         for group in sorted(kinds):
             arrival_row = program.add_row(("comes", group), 0.0, _INFINITE)
             for name in slots:
@@ -512,11 +514,12 @@ def run_solver(
     lp.row_lower_ = np.array(lower, dtype=np.double)
     lp.row_upper_ = np.array(upper, dtype=np.double)
     starts = np.zeros(len(columns) + 1, dtype=np.int32)
-    starts[1:] = np.cumsum([len(column.entries) for column in columns])
+    rows = [column.entries for column in columns]
+    starts[1:] = np.cumsum(list(map(len, rows)))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array([row for column in columns for row in column.entries], dtype=np.int32)
-    lp.a_matrix_.value_ = np.array([value for column in columns for value in column.entries.values()], dtype=np.double)
+    lp.a_matrix_.index_ = np.array(list(chain.from_iterable(rows)), dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(list(chain.from_iterable(row.values() for row in rows)), dtype=np.double)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
     with discard_native_output():
         highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
@@ -540,7 +543,7 @@ def run_solver(
         return SolverResult(None, 0.0, 0, is_finished=True)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return SolverResult(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
-    values = [round(value) for value in highs.getSolution().col_value]
+    values = list(map(round, highs.getSolution().col_value))
     objective = round(info.objective_function_value)
     return SolverResult(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
 

@@ -30,6 +30,7 @@ from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, 
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindow,
     RepackWindowSequence,
+    count_recreations,
     find_window_sequence,
     verify_sequence,
 )
@@ -65,7 +66,7 @@ class RepackAttempt(Struct, frozen=True):
     @property
     def recreations(self) -> int:
         """Number of re-created VMs."""
-        return sum(len(window.steps) for window in self.windows)
+        return count_recreations(self.windows)
 
 
 class RepackSearch(Struct, frozen=True):
@@ -93,16 +94,15 @@ class RepackSearch(Struct, frozen=True):
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
             if not violating or lifted & _OF_PODS:
                 break
-            # The bound stays that of all VMs: a kept VM might move in another order.
+            # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
+            attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
             kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
             request = replace(request, excluded=request.excluded | kept_names)
             kept = build_repack_context(site, request, self.pods, lifted)
             _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
         else:
-            sequence = None
-        if sequence is None:
-            return replace(attempt, undecided=True)
+            return attempt
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
         with_pods = zip(windows, checked_windows, strict=True)
         windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
@@ -131,13 +131,13 @@ class _ProgramRefinement:
         sequence, is_impossible = self._search_program()
         if is_impossible:
             return RepackAttempt(self._context, None), None
-        is_proved = sequence is not None and _count_recreations(sequence) <= self._bound
+        is_proved = sequence is not None and count_recreations(sequence.windows) <= self._bound
         if sequence is None:
             sequence = self._find_with_extra_capacity()
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
-        maximum = MAX_RECREATIONS if sequence is None else _count_recreations(sequence) - 1
+        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1
         if self._request.moves is not None:
             maximum = min(maximum, self._request.moves)
         orders = search_orders(self._context, self._request, self._bound, maximum, self._time_budget)
@@ -211,7 +211,3 @@ class _ProgramRefinement:
         """Find windows without the program, without a proof."""
         choice = choose_vms_greedily(self._context, self._request)
         return find_window_sequence(self._context, self._request, choice, time_budget)
-
-
-def _count_recreations(sequence: RepackWindowSequence) -> int:
-    return sum(len(window.steps) for window in sequence.windows)

@@ -15,7 +15,7 @@ from nexusform.scheduling.racks.vms import Placement, ScheduledVm
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 _RULE: Final = "nexus_separation_rule"
-_DENY: Final = "deny"
+_WARN: Final = "warn"
 # Key of a pool (owner, pool) and of one of its VMs (with its number).
 PoolKey = tuple[str, str]
 VmKey = tuple[str, str, int | str]
@@ -81,7 +81,7 @@ class SeparationRule(Struct, frozen=True):
             for other_vm in vms
             if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
         )
-        return frozenset(self._get_scope_location(location) for location in locations)
+        return frozenset(map(self._get_scope_location, locations))
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of two groups."""
@@ -104,8 +104,7 @@ def build_separation_rules(
     rules: list[SeparationRule] = []
     for thing in things:
         attributes = thing.attributes
-        is_blocking_verdict = (attributes.get("enforcement") or _DENY) == _DENY
-        if thing.address.type != _RULE or not is_blocking_verdict or attributes.get("scope") == "site":
+        if thing.address.type != _RULE or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
             continue
         groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
@@ -145,8 +144,6 @@ class _GroupResolver:
 
 
 def _parse_selector(values: Any) -> PodSelector | None:
-    if isinstance(values, list):
-        values = values[0] if values else None
     if not isinstance(values, Mapping):
         return None
     labels = frozenset((str(key), str(value)) for key, value in get_mapping(values, "match_labels").items())

@@ -70,6 +70,11 @@ class RepackWindow(Struct, frozen=True):
     pods: tuple[MovedPod, ...] = ()
 
 
+def count_recreations(windows: Iterable[RepackWindow]) -> int:
+    """Count the VMs re-created in these windows."""
+    return sum(len(window.steps) for window in windows)
+
+
 class RepackWindowSequence(Struct, frozen=True):
     """Windows in order, and the site after them."""
 
@@ -231,7 +236,7 @@ class _RepackSequenceBuilder:
             sizes = [self._context.kinds[source.vm_class].sku.memory_gib for source in remaining]
             remaining = [source for source, size in zip(remaining, sizes, strict=True) if size == max(sizes)]
         if self._strategy is _WindowStrategy.BY_TURNS:
-            turns = [self._compute_turn(source) for source in remaining]
+            turns = list(map(self._compute_turn, remaining))
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)
@@ -512,7 +517,7 @@ def verify_sequence(
 
 def compute_certainty(windows: Iterable[RepackWindow]) -> float:
     """Compute the minimum share of samples with a VM on its target, over all VMs."""
-    return min((step.hits / step.runs for window in windows for step in window.steps if step.runs), default=1.0)
+    return min((step.hits / step.runs for window in windows for step in window.steps), default=1.0)
 
 
 def _count_target_hits(
@@ -523,14 +528,12 @@ def _count_target_hits(
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return
     hits: Counter[int] = Counter()
-    runs = 0
-    for run in range(SAMPLES):
-        scheduler = base.copy(run, run)
+    for runs in range(1, SAMPLES + 1):
+        scheduler = base.copy(runs - 1, runs - 1)
         for step in window.steps:
             placement = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
             if placement is not None and placement[1].machine == step.target.machine:
                 hits[step.source.handle] += 1
-        runs += 1
         if time_budget.is_exhausted:
             break
     for step in window.steps:
@@ -545,8 +548,8 @@ def _is_deterministic(context: RepackContext, base: RackScheduler, window: Repac
     for step in window.steps:
         demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
         ranking = scheduler.rank_machines(demand)
-        own_machines = {demand.last_resort} if demand.last_resort is not None else set()
-        best = ranking.find_best_excluding(own_machines).in_some_splits or ranking.find_best_excluding().in_some_splits
+        own_machine = {step.source.vm.placement.machine}
+        best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
         placement = scheduler.try_place(demand)
         if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:
             return False

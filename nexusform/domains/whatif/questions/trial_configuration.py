@@ -5,6 +5,7 @@ file.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ _MEMBER_TYPE: Final = "fleet_member_cluster"
 NAME: Final = "simulated-placement"
 FILE: Final = "simulated-placement.nf.json"  # of the generated configuration, never written
 _NAMESPACE: Final = "Namespace"
+_LITERAL: Final = re.compile(r'"([^"$%\\]*)"')
 
 
 class MemberBlock(Struct, frozen=True):
@@ -41,7 +43,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
             continue
         name = _find_literal_name(block, configuration)
         if name:
-            taints = [part for part in block.body.blocks if _is_taint_block(part)]
+            taints = list(filter(_is_taint_block, block.body.blocks))
             texts = tuple(_get_source_text(configuration, part.span) for part in taints)
             blocks[name] = MemberBlock(block.name, texts)
     return blocks
@@ -88,9 +90,8 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
-            text = _get_source_text(configuration, attribute.span).partition("=")[2].strip()
-            is_literal = text.startswith('"') and text.endswith('"') and "${" not in text
-            return text[1:-1] if is_literal else ""
+            literal = _LITERAL.fullmatch(_get_source_text(configuration, attribute.span).partition("=")[2].strip())
+            return literal[1] if literal is not None else ""
     return ""
 
 

@@ -35,8 +35,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if failure.pools:
         rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
         table = Table(("cluster", "pool", "down", "up", ""), rows, frozenset({2}))
-        is_finding = any(row.is_finding for row in rows)
-        sections.append(Section("Pools during the failure", table=table, is_finding=is_finding))
+        sections.append(Section("Pools during the failure", table=table, is_finding=table.has_findings))
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
         lines = tuple(build_pending_lines(failure.workloads))
@@ -55,8 +54,8 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
         table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
         title = "Re-created VMs (predicted)"
-        recreation_section = Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
-        sections += [recreation_section, *(_build_location_section(pool) for pool in failure.recreations)]
+        recreation_section = Section(title, tuple(reasons), table=table, is_finding=table.has_findings)
+        sections += [recreation_section, *map(_build_location_section, failure.recreations)]
     return Report(
         f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         build_failure_summary(failure),
@@ -102,7 +101,7 @@ def _describe_loss(pool: PoolAvailability) -> str:
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
-    if failure.machines and failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
+    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
     if failure.deletions:
         yield (
@@ -112,7 +111,7 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
         )
     if failure.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
-    waiting_texts = [_describe_waiting_vms(pool) for pool in failure.stay_down]
+    waiting_texts = list(map(_describe_waiting_vms, failure.stay_down))
     if waiting_texts:
         yield f"Down until the machine returns: {format_list(waiting_texts)}."
     if failure.unmanaged_vms:

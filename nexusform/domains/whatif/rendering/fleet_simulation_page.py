@@ -66,14 +66,11 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     before = FleetMatrix(names, columns_before, squares)
     after = FleetMatrix(names, columns, squares_after, notes)
     count = len(simulation.members) - len(columns)
-    if not count:
-        hidden_count = None
-    else:
-        hidden_count = build_element("p", f"{format_count(count, 'other member')}: unchanged.", class_="quiet")
+    hidden_text = f"{format_count(count, 'other member')}: unchanged."
     return build_section(
         "fleet",
         "Fleet",
-        hidden_count,
+        build_element("p", hidden_text, class_="quiet") if count else None,
         build_element(
             "div",
             build_element("div", render_placement_grid(before, "Before"), class_="side"),
@@ -88,9 +85,7 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     """Select the members by name; in a large fleet the affected ones, none if too many."""
     names = {member.name for member in simulation.members}
     if len(names) > MAX_GRID_COLUMNS:
-        names = {edit.member for edit in simulation.edits}
-        for placement in simulation.placements:
-            names |= {*placement.gained, *placement.lost}
+        names = simulation.affected_members
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
@@ -26,7 +26,7 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     """Build the report: placement changes with reasons, pods, and remaining capacity."""
     # Build the section of placements, one row each; of many only those with changes or findings.
     selected = select_placements(simulation)
-    rows = tuple(_build_placement_row(placement) for placement in selected)
+    rows = tuple(map(_build_placement_row, selected))
     table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
     other_lines = _build_other_placements_line(simulation, len(selected))
     placement_section = Section(
@@ -65,7 +65,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
         yield f"{format_list(empty, 4)} {select_word_form(len(empty), 'is', 'are')} no longer on any cluster"
     for placement in placements:
         if placement.abort is not None:
-            cluster_text = f" at {placement.abort.cluster}" if placement.abort.cluster else ""
+            cluster_text = enclose(" at ", placement.abort.cluster)
             yield f"the scheduler stops{cluster_text} for {placement.after.key}"
     pending_count = sum(len(placement.pending) for placement in placements)
     if pending_count:
@@ -77,7 +77,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
 def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
     """Build sentences about warnings and staged runs."""
     for warning in simulation.warnings:
-        prefix = f"{warning.address}: " if warning.address else ""
+        prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"
     waiting_placements = [
         placement.after.key
@@ -204,10 +204,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     rows: list[Row] = []
     reasons: dict[str, None] = {}
     for placement in simulation.placements:
-        by_workload: dict[str, list[PlacementChange]] = {}
-        for row in placement.pods:
-            by_workload.setdefault(row.pool, []).append(row)
-        for pool, pods in by_workload.items():
+        for pool, pods in group_by(placement.pods, lambda row: row.pool).items():
             cluster, _, workload = pool.partition("/")
             added = sum(_get_node(row) is not None for row in pods)
             removed = sum(row.target is None for row in pods)
@@ -218,7 +215,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     if rows:
         table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
-        yield Section("Pods", lines, table=table, is_finding=any(row.is_finding for row in rows))
+        yield Section("Pods", lines, table=table, is_finding=table.has_findings)
 
 
 def _get_node(row: PlacementChange) -> str | None:
@@ -228,9 +225,7 @@ def _get_node(row: PlacementChange) -> str | None:
 
 def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of affected members' capacity."""
-    affected = {edit.member for edit in simulation.edits}
-    for placement in simulation.placements:
-        affected |= {*placement.gained, *placement.lost}
+    affected = simulation.affected_members
     selected = [member for member in simulation.members if member.name in affected or member.before != member.after]
     unaffected_count = len(simulation.members) - len(selected)
     rows: list[Row] = []
@@ -299,7 +294,7 @@ _POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_
 
 
 def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any]]:
-    return [] if outcome.status is None else [_UNSELECTED(decision) for decision in outcome.status.unselected_decisions]
+    return [] if outcome.status is None else list(map(_UNSELECTED, outcome.status.unselected_decisions))
 
 
 _PLACEMENT: Final = RecordForm(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, NodeUpgradeBatch, PoolUpgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, ClusterUpgradeHop, SiteUpgradePath
 from nexusform.json_data.record_forms import RecordForm
@@ -18,7 +18,7 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
     """Build the report: summary, pools, and every batch."""
-    version = f", now {upgrade.version}" if upgrade.version else ""
+    version = enclose(", now ", upgrade.version)
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
     sections = [Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)]
@@ -87,10 +87,10 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 
 def _format_surge(pool: PoolUpgrade) -> str:
     """Format the surge or unavailability of a pool: `+2 (surge 10%)`, `-1`."""
+    text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
     if pool.surge:
-        return f"+{pool.surge} (surge {pool.max_surge})" if "%" in pool.max_surge else f"+{pool.surge}"
-    configured = pool.max_unavailable
-    return f"-{pool.unavailable} (unavailable {configured})" if "%" in configured else f"-{pool.unavailable}"
+        text, name, configured = f"+{pool.surge}", "surge", pool.max_surge
+    return f"{text} ({name} {configured})" if "%" in configured else text
 
 
 def _build_blocked_section(pool: PoolUpgrade) -> Section:
@@ -157,7 +157,7 @@ def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
         _build_path_summary(path),
         path.has_findings,
         tuple(_describe_order_and_versions(path)),
-        tuple(_build_cluster_section(cluster) for cluster in path.clusters),
+        tuple(map(_build_cluster_section, path.clusters)),
     )
 
 

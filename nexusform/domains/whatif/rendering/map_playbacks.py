@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.whatif.questions.failure_simulation import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
@@ -33,7 +33,7 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
         # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost: cluster-d / control-plane`.
         batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
         lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
-        loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
+        loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
         prefix = f"Wave {wave.number} of {len(upgrade.waves)}: {wave.rack}{batch}"
         title = f"{prefix}, {format_count(wave.vm_count, 'VM')} down{loss}"
         steps.append(PlaybackStep(title, wave.machines, figures=_build_pool_effects(wave.pools)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list
+from nexusform.diagnostics.phrases import enclose, format_count, format_list
 from nexusform.domains.whatif.questions.trial_configuration import NAME, SimulatedPlacement
 from nexusform.plans.plan import (
     Feasibility,
@@ -66,7 +66,7 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
     bound = _select_bindings(plan, PlacementAction.PLACE)
     selected = {row.object for row in bound if row.address.name == NAME}
     names = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]
-    missing = f"not selected: {format_list(names)}" if names else ""
+    missing = enclose("not selected: ", format_list(names))
     if trial.count is not None and trial.count > len(selected):
         missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
     bindings: list[Feasibility] = []
@@ -93,14 +93,14 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]
-    prefix = f"{answer.missing}; " if answer.missing else ""
+    prefix = enclose("", answer.missing, "; ")
     return Report(title, f"{prefix}{verdict}.", answer.has_findings, (), tuple(_build_sections(answer)))
 
 
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
-        rows = tuple(_build_feasibility_row(row) for row in answer.bindings)
+        rows = tuple(map(_build_feasibility_row, answer.bindings))
         sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
     fixes = tuple(describe_suggested_fixes(answer.bindings))
     if fixes:
@@ -131,7 +131,7 @@ def _build_feasibility_row(row: Feasibility) -> Row:
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
     pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items()) or row.pool
     cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
-    losses = [_format_loss_effect(effect) for effect in (row.one_machine_down, row.one_rack_down)]
+    losses = list(map(_format_loss_effect, (row.one_machine_down, row.one_rack_down)))
     return Row((*cells, *losses, row.reason), row.result is not FeasibilityResult.RUNS)
 
 

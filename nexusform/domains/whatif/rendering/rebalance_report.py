@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import enclose, format_count
 from nexusform.domains.whatif.questions.eviction_search import (
     MAX_TRIALS,
     EvictionProposal,
@@ -91,7 +91,7 @@ def _explain_taints(result: RebalanceResult) -> str:
     returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
     names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)
     leaving = [item.placement for item in returning if item.policy is PlacementPolicy.PICK_ALL]
-    loss = f" {', '.join(leaving)} runs on one cluster less." if leaving else ""
+    loss = enclose(" ", ", ".join(leaving), " runs on one cluster less.")
     return (
         f"Without a taint the hub picks the same cluster again for {names}.{loss} "
         "Other placements cannot come to a tainted cluster. Without the taint, a PickAll placement returns."
@@ -122,15 +122,15 @@ def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
 def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     """Build the data of the answer."""
     trial = result.trial or EvictionProposal()
-    is_possible: bool | None = result.trial is not None
     proof = ""
     reasons: list[str] = []
-    if not result.waiting_bindings:
-        is_possible = None if result.before.unknown else True
-    elif result.trial is None:
-        reasons = list(list_failure_reasons(result))
+    is_possible: bool | None = True
     if result.trial is not None:
         proof = describe_minimality_proof(result)
+    elif result.waiting_bindings:
+        is_possible, reasons = False, list(list_failure_reasons(result))
+    elif result.before.unknown:
+        is_possible = None
     return {
         "is_possible": is_possible,
         "is_proven": result.is_proven,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.repack_orders import MAX_VMS
+from nexusform.domains.whatif.questions import repack_orders
 from nexusform.domains.whatif.questions.repack_planning import BlockingConstraint, RepackResult, RepackStatus
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
@@ -65,14 +65,15 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
 
 def _build_summary(repack: RepackResult) -> str:
     want, sku = repack.request.want, repack.request.sku.title
+    recreations = repack.recreations or 0
     match repack.status:
         case RepackStatus.NOTHING_TO_DO:
             return f"Nothing to do: {repack.fits_now} {select_word_form(repack.fits_now.maximum, 'fits', 'fit')} now."
         case RepackStatus.OPTIMAL:
-            vms = format_count(repack.recreations or 0, "VM")
+            vms = format_count(recreations, "VM")
             return f"{vms} to re-create; this is the minimum (proved)."
-        case RepackStatus.GAP if repack.recreations is not None:
-            recreations, bound = repack.recreations, repack.bound or 0
+        case RepackStatus.GAP if recreations:
+            bound = repack.bound or 0
             per_cent = 100 * (recreations - bound) / recreations
             return (
                 f"{format_count(recreations, 'VM')} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
@@ -116,9 +117,11 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
 def _describe_order_search(repack: RepackResult) -> str:
     """Describe how far the orders of re-creations were searched."""
     if repack.searched_orders is None:
-        cause = f"the site has {repack.movable_vms:,} movable VMs, more than {MAX_VMS}"
+        cause = "VMs were kept because of their pods"
         if repack.unknown_machines:
             cause = f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
+        elif repack.movable_vms > repack_orders.MAX_VMS:
+            cause = f"the site has {repack.movable_vms:,} movable VMs, more than {repack_orders.MAX_VMS}"
         return f"Not every order was searched: {cause}."
     if repack.orders_cut_at is not None:
         return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
@@ -137,7 +140,7 @@ def _describe_minimum_windows(repack: RepackResult) -> str:
 
 def _describe_certainty(repack: RepackResult) -> str:
     """Describe the certainty of the target machines."""
-    steps = [step for window in repack.windows for step in window.steps]
+    steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
     runs = steps[0].runs
     text = f"{certain_count} of {len(steps)} land as planned in {runs} of {runs} samples"
@@ -306,7 +309,7 @@ def build_repack_document(repack: RepackResult) -> dict[str, Any]:
             {"window": number, "machines": list(window.cordons)} for number, window in windows if window.cordons
         ],
         "commands": [list(build_window_commands(repack, window, number)) for number, window in windows],
-        "blocking": [_BLOCKING(constraint) for constraint in repack.blocking],
+        "blocking": list(map(_BLOCKING, repack.blocking)),
         "pods": [{"window": number, **_POD(pod)} for number, window in windows for pod in window.pods],
         **_END(repack),
     }

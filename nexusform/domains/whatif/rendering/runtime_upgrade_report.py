@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.pod_outage import WorkloadOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
@@ -43,20 +43,20 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         facts += [f"{prefix}{fact}" for fact in _describe_upgrade(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
-        rows = tuple(_build_verdict_row(verdict) for verdict in upgrade.verdicts if verdict.total)
+        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]
+        rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, frozenset({2, 3}))
         sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
         if 0 < len(upgrade.waves) <= _MAX_WAVES:
-            sections.append(_build_vms_up_section(upgrade, prefix))
+            sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
             if wave.workloads:
                 table = build_workload_table(wave.workloads, is_drained=upgrade.options.drain)
                 lines = tuple(build_pending_lines(wave.workloads))
-                is_finding = any(row.is_finding for row in table.rows)
                 title = f"{prefix}Wave {wave.number}: pods"
-                sections.append(Section(title, lines, table=table, is_folded=True, is_finding=is_finding))
+                sections.append(Section(title, lines, table=table, is_folded=True, is_finding=table.has_findings))
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
@@ -75,7 +75,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     for workload in workloads:
         if workload.outcome is WorkloadOutcome.LOST:
             losses.append(f"no pod of {workload.workload} runs in wave {format_spans(workload.waves)}")
-    stop_text = f" {' '.join(stops)}" if stops else ""
+    stop_text = enclose(" ", " ".join(stops))
     if losses:
         return f"Availability is lost: {format_list(losses, 4)}.{stop_text}"
     text = "every control plane keeps its quorum, and every pool keeps nodes, in every wave"
@@ -129,8 +129,8 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         # Describe the pauses and the command to continue.
         first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
-        racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
-        before = f": before {format_list(racks)}, and after the last rack" if racks else ""
+        racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks]
+        before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (
             f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
             "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
@@ -161,7 +161,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
             (offer.impact.rstrip("."), offer.impact),
         )
         details = "; ".join(text for text, value in parts if value)
-        yield f"Azure offers version {offer.version}{f' ({details})' if details else ''}."
+        yield f"Azure offers version {offer.version}{enclose(' (', details, ')')}."
 
 
 def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
@@ -199,10 +199,11 @@ def _describe_drain(*, is_drained: bool) -> str:
 
 
 _MAX_WAVES = 24  # columns of the timeline
+_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
-    fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
+    fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves)
     # Describe the result for a pool.
     result = verdict.outcome.value
     if verdict.is_control_plane:
@@ -215,11 +216,10 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
 
 def _build_pool_cells(verdict: PoolUpgradeVerdict) -> tuple[str, str, str]:
     """Return cluster, pool and number of VMs."""
-    pool = verdict.pool if verdict.kind is not VmOwnerKind.VM else "(plain VM)"
-    return verdict.cluster, pool, f"{verdict.total:,}"
+    return verdict.cluster, _POOL_NAMES.get(verdict.kind, verdict.pool), f"{verdict.total:,}"
 
 
-def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
+def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
     """Build the section of VMs up by pool and wave."""
     waves = [
         {
@@ -229,10 +229,9 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
         for wave in upgrade.waves
     ]
     rows = []
-    for verdict in upgrade.verdicts:
-        if verdict.total:
-            counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
-            rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
+    for verdict in verdicts:
+        counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+        rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
     table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
@@ -257,7 +256,7 @@ def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
 
 def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
     """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
-    name = pool.pool if pool.kind is not VmOwnerKind.VM else "(plain VM)"
+    name = _POOL_NAMES.get(pool.kind, pool.pool)
     if pool.is_control_plane:
         consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
     else:

@@ -14,6 +14,7 @@ from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationC
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import LABELS, POD_BLOCK, SiteResourceCapacity
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval, VmSku
@@ -24,23 +25,25 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
     has_findings = any(answer.has_findings for answer in answers)
     sections: list[Section] = []
     facts: list[str] = []
+    summaries: list[str] = []
     for answer in answers:
         prefix = f"{answer.site_id}: " if len(answers) > 1 else ""
         facts += [f"{prefix}{fact}" for fact in _describe_counted_machines(answer)]
         sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
+        summaries.append(prefix + _build_summary(answer))
     names = format_list(answer.site_id for answer in answers)
-    verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
-    return Report(f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections))
+    return Report(
+        f"Capacity of {names} ({origin})", f"{'; '.join(summaries)}.", has_findings, tuple(facts), tuple(sections)
+    )
 
 
-def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
+def _build_summary(answer: CapacityAnswer) -> str:
     """Build the summary: `4 more NC_P46_224_v1 fit, 2 with any one rack lost; ...`, or the complete sets of a mix."""
-    prefix = f"{answer.site_id}: " if is_one_of_several else ""
     if answer.mix is not None:
         sets = answer.mix.sets
-        return f"{prefix}{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
+        return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}"
     if not answer.sku_capacities:
-        return f"{prefix}no SKU to count"
+        return "no SKU to count"
     first_skus = answer.sku_capacities[:4]
     capacity_texts = [
         f"{sku_capacity.current} more {sku_capacity.sku.title} {describe_fit(sku_capacity.current)}"
@@ -48,7 +51,7 @@ def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
     comma = "," if answer.sku_capacities[0].current.is_exact else ";"
-    return prefix + "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
+    return "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
 
 
 def _format_set_count(count: Interval, noun: str) -> str:
@@ -272,8 +275,7 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
     sites = []
     for answer in answers:
         document = _SITE(answer)
-        if answer.other_capacities:
-            document["capacity_other"] = list(map(OTHER_CAPACITY_FORM, answer.other_capacities))
+        document |= omit_empty({"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))})
         document["mix"] = None if answer.mix is None else _build_mix_document(answer.mix)
         sites.append(document)
     return {"sites": sites}

@@ -63,8 +63,7 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
         for verdict in verdicts
         if verdict.blocking_budgets
     ]
-    has_findings = any(row.is_finding for row in rows)
-    return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=has_findings)
+    return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=table.has_findings)
 
 
 _COLUMN_NOTE = (

@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.whatif.questions.eviction_search import (
@@ -88,9 +89,8 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
     if result.trial is None:
         return RebalanceAnswer(result)
     evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
-    return RebalanceAnswer(
-        result, (), {}, _apply_formatter(_EVICTIONS_FILE, evictions), _apply_formatter(_TAINTS_FILE, taints)
-    )
+    texts = [format_text(SourceFile(_EVICTIONS_FILE, evictions))[0], format_text(SourceFile(_TAINTS_FILE, taints))[0]]
+    return RebalanceAnswer(result, (), {}, *texts)
 
 
 def get_taints_path(path: str) -> str:
@@ -100,7 +100,7 @@ def get_taints_path(path: str) -> str:
 
 def check_output_path(path: str) -> list[Diagnostic]:
     """Return errors if the configuration cannot be written to a path."""
-    problems = [check_generated_path(name) for name in (path, get_taints_path(path))]
+    problems = list(map(check_generated_path, (path, get_taints_path(path))))
     if path.endswith(OVERRIDE_SUFFIX):
         detail = f'"{path}" is the name of an override file. It cannot contain new blocks. Choose another name.'
         problems.append(build_error("unwritable-generated-configuration", detail))
@@ -195,13 +195,9 @@ def _build_unknown_name_errors(
     )
     for flag, noun, name, names in checks:
         if name and name not in names:
-            choice = f" Known: {', '.join(sorted(names))}." if names else ""
+            choice = enclose(" Known: ", ", ".join(sorted(names)), ".")
             detail = f'{flag}: There is no {noun} "{name}".{suggest_name(name, names)}{choice}'
             yield build_error("invalid-simulation", detail)
-
-
-def _apply_formatter(name: str, text: str) -> str:
-    return format_text(SourceFile(name, text))[0] if text else ""
 
 
 class PlacementPlanningResult(Struct, frozen=True):

@@ -177,6 +177,33 @@ def test_members_join_as_new_copied_or_recovered() -> None:
     assert find_outcome(simulate_edits(state, label=("c4:ring-", "c1:ring=4"))).gained == ("c1",)
 
 
+def test_settings_of_members_are_set_and_removed() -> None:
+    tainted = build_member("c1", {}, 'taint {\n key = "slow"\n value = "disk"\n}')
+    state = build_state_after(plan(build_hub() + tainted + build_placement('placement_type = "PickAll"')))
+    assert find_outcome(simulate_edits(state, taint="c1:slow-")).gained == ("c1",)
+    simulation = simulate_edits(
+        state, taint="c1:other=x", health="c1:Unhealthy", property="c1:resources.kubernetes-fleet.io/available-cpu=3"
+    )
+    assert [edit.text for edit in simulation.edits] == [
+        "c1: taint other=x",
+        "c1: property resources.kubernetes-fleet.io/available-cpu=3",
+        "c1 is Unhealthy",
+    ]
+    [member] = simulation.members
+    assert member.after is not None
+    assert {name: str(amount) for name, amount in member.after.available.items()} == {"cpu": "3"}
+
+
+def test_member_joins_with_nodes_of_its_own() -> None:
+    state = build_state_after(plan(build_members_with_nodes("a")))
+    simulation = simulate_edits(state, join="b=a")
+    [capacity] = [member for member in simulation.members if member.name == "b"]
+    assert capacity.before is None
+    assert capacity.after is not None
+    assert capacity.is_derived
+    assert capacity.after.available == capacity.after.allocatable
+
+
 def test_external_placement_waits_for_its_staged_run() -> None:
     external = 'strategy {\n  type = "External"\n}'
     state = build_state_after(plan(FLEET + build_placement(build_pick_n(2), external)))

@@ -10,7 +10,7 @@ from math import ceil
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions import repack_windows
+from nexusform.domains.whatif.questions import repack_search, repack_windows
 from nexusform.domains.whatif.questions.repack_choice import assign_machines
 from nexusform.domains.whatif.questions.repack_context import (
     Constraint,
@@ -29,6 +29,7 @@ from nexusform.domains.whatif.questions.repack_separation import (
     SeparationRuleGroup,
     build_separation_rules,
 )
+from nexusform.domains.whatif.questions.repack_windows import RepackWindow
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -515,6 +516,23 @@ def test_maximum_of_moves_is_a_proof_and_is_named() -> None:
     assert made.bound == free.recreations
     [moves] = [each for each in made.blocking if each.constraint is Constraint.MOVES]
     assert moves.recreations == free.recreations
+
+
+def test_vms_kept_because_of_their_pods_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = build_site_with_history(1, 2, 4, filled=0.6)
+    assert plan_repack(site, build_request(1)).status is RepackStatus.OPTIMAL
+
+    def reject_all(
+        context: RepackContext, windows: Sequence[RepackWindow], _: object
+    ) -> tuple[Sequence[RepackWindow], frozenset[int]]:
+        return windows, frozenset(source.handle for source in context.all_movable_vms)
+
+    monkeypatch.setattr(repack_search, "simulate_window_pods", reject_all)
+    made = plan_repack(site, build_request(1))
+    assert (made.status, made.recreations) == (RepackStatus.GAP, None)
+    report = build_repack_report(made, "the state")
+    assert report.verdict.startswith("No solution found, none ruled out")
+    assert "Not every order was searched: VMs were kept because of their pods." in report.facts
 
 
 def test_windows_respect_requested_size() -> None:
