@@ -30,13 +30,15 @@ _NONCE_BYTES: Final = 12
 
 def read_encryption_purpose(document: bytes) -> str:
     """Return the purpose of an encrypted document; "" for an unencrypted one."""
-    if not is_encrypted(document):
-        return ""
+    return str(_read_header(document).get("purpose", "")) if is_encrypted(document) else ""
+
+
+def _read_header(document: bytes) -> Mapping[str, Any]:
+    """Return the header of an encrypted document; that of a state for a damaged one, as decryption reports it."""
     try:
-        header, _ = _split_encrypted_document(document, "")
+        return _split_encrypted_document(document, "")[0]
     except EncryptionProblem:
-        return STATE  # damaged: decryption reports it
-    return str(header.get("purpose", ""))
+        return {"purpose": STATE}
 
 
 class DocumentCipher:
@@ -59,7 +61,7 @@ class DocumentCipher:
         keys = self._encryption.methods[self._target.method]
         if keys is None:
             return not is_encrypted(document)
-        return is_encrypted(document) and _split_encrypted_document(document, "")[0].get("keys") == ".".join(keys)
+        return is_encrypted(document) and _read_header(document).get("keys") == ".".join(keys)
 
     def encrypt(self, document: bytes, purpose: str) -> bytes:
         """Return the encrypted document, as one line without a line end. Raises EncryptionProblem."""

@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import format_installation, format_list, sele
 from nexusform.files.access_record import read_variable
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
+from nexusform.json_data.plain_data import get_list, get_text, get_value_at_path
 
 if TYPE_CHECKING:
     from nexusform.network.api_client import ApiClient
@@ -315,12 +315,12 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`."""
+    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError."""
     headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
     headers += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
-    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
-    for key, values in get_mapping(user, "as-user-extra").items():
-        headers += [(f"Impersonate-Extra-{key}", str(value)) for value in values]
+    headers += [("Impersonate-Group", group) for group in convert(user.get("as-groups") or [], list[str])]
+    for key, values in convert(user.get("as-user-extra") or {}, dict[str, list[str]]).items():
+        headers += [(f"Impersonate-Extra-{key}", value) for value in values]
     return headers
 
 

@@ -163,6 +163,13 @@ def test_impersonation_headers_are_sent(tmp_path: Path, server: Any) -> None:
     assert (headers["Impersonate-User"], headers["Impersonate-Extra-scope"]) == ("bob", "x")
 
 
+@pytest.mark.parametrize("part", [{"as-groups": "admins"}, {"as-user-extra": {"scope": 1}}, {"as-user-extra": ["x"]}])
+def test_impersonation_of_another_form_is_an_error(tmp_path: Path, part: dict[str, Any]) -> None:
+    path = write_kubeconfig_for_server(tmp_path, "http://localhost:1", {"token": "t", "as": "bob", **part})
+    with pytest.raises(KubeconfigProblem, match="cannot be used: Expected"):
+        build_api_client(read_account([path]))
+
+
 def write_plug_in(tmp_path: Path, script: str) -> dict[str, Any]:
     path = tmp_path / "plug-in"
     path.write_text(f"#!/bin/sh\n{script}\n")

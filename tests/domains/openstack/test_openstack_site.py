@@ -161,6 +161,7 @@ def read_output(capfd: pytest.CaptureFixture[str]) -> str:
         ({"resources:CUSTOM_A": "1"}, "the flavor has resources:CUSTOM_A"),
         ({"hw:cpu_policy": "mixed"}, "hw:cpu_policy=mixed and hw:cpu_dedicated_mask need each other"),
         ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-7"}, "hw:cpu_dedicated_mask is 0-7, and Nova rejects"),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-99999999999"}, "is 0-99999999999, and Nova rejects"),
         (
             {"hw:emulator_threads_policy": "isolate"},
             "hw:emulator_threads_policy needs hw:cpu_policy=dedicated or mixed",

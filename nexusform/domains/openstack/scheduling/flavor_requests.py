@@ -36,6 +36,7 @@ _THREADS: Final = "hw:cpu_thread_policy"
 _PREFER: Final = "prefer"
 _EMULATOR: Final = "hw:emulator_threads_policy"
 _MASK: Final = "hw:cpu_dedicated_mask"
+_MAX_CPU: Final = 1 << 16  # largest number of a CPU
 _NODES: Final = "hw:numa_nodes"
 _CPUS, _MEMORY = "hw:numa_cpus", "hw:numa_mem"
 _PAGE_SIZE: Final = "hw:mem_page_size"
@@ -272,7 +273,7 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
             raise ValueError(_format_invalid_property(key, text))
         exclusion, first, last = match.groups()
         numbers = range(int(first), int(last or first) + 1)
-        if not numbers:
+        if not numbers or numbers[-1] > _MAX_CPU:
             raise ValueError(_format_invalid_property(key, text))
         (excluded if exclusion else cpus).update(numbers)
     return frozenset(cpus - excluded)

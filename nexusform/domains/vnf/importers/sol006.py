@@ -276,7 +276,12 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
     for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
         deltas = {_get_name(delta.get_node("id")): delta for delta in details.get_node("deltas").list_items()}
-        order = [step for step, _ in body.get_node("step-deltas").list_texts()] or list(deltas)
+        named_steps = body.get_node("step-deltas").list_texts()
+        for step, node in named_steps:
+            if step not in deltas:
+                detail = f'the scaling-aspect "{name}" names the delta "{step}", which does not exist.'
+                context.notes.add_error(node, INVALID_DOCUMENT, f"{detail}{suggest_name(step, deltas)}")
+        order = [step for step, _ in named_steps] or list(deltas)
         increments: dict[str, list[int]] = {}
         for position, step in enumerate(order):
             for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():

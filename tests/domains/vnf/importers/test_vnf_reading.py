@@ -201,3 +201,12 @@ def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
     vnf = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n")).vnf
     assert [rule.vdus for rule in vnf.rules] == [("v",)]
     assert find_unmet_rules(vnf, {"v": 2}, machines=2, racks=1) == []
+
+
+def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
+    delta = "{id: one, vdu-delta: [{id: v, number-of-instances: 1}]}"
+    details = f"aspect-delta-details: {{deltas: [{delta}]}}, step-deltas: [one, two]"
+    flavour = f"{{id: f, vdu-profile: [{{id: v}}], scaling-aspect: [{{id: a, max-scale-level: 2, {details}}}]}}"
+    read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n"))
+    words = 'the scaling-aspect "a" names the delta "two", which does not exist.'
+    assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
