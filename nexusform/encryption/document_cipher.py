@@ -34,7 +34,7 @@ def read_encryption_purpose(document: bytes) -> str:
 
 
 def _read_header(document: bytes) -> Mapping[str, Any]:
-    """Return the header of an encrypted document; that of a state for a damaged one, as decryption reports it."""
+    """Return the header of an encrypted document; of a damaged one only a purpose, as decryption reports it."""
     try:
         return _split_encrypted_document(document, "")[0]
     except EncryptionProblem:
