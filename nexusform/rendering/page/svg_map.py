@@ -356,9 +356,9 @@ def _compute_rectangle(left: float, width: float, scale: _MapSizes, inset: float
 
 
 def _select_box_label(key: str, sign: str, width: float) -> str:
-    """Return the key, or only the sign if the key does not fit."""
+    """Return the key, only the sign if the key does not fit, or "" if neither does."""
     for text in (key, sign):
-        if width >= 6 * len(text) + 4:
+        if width >= 6 * len(text) + 4:  # pixels per letter, and of both margins
             return text
     return ""
 

@@ -128,6 +128,7 @@ def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLi
 
 
 def _build_content_key(group: PlacementLineGroup) -> object:
+    """Return an equal key for groups to merge: placements by lines, pools by lines without their site, others never."""
     if KINDS[group.kind].by_resource:
         return group.kind, group.lines
     if group.table is not None and group.lines:

@@ -177,12 +177,13 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 def render_plan_section(
     section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Render a section of a plan as parts with blank lines between. `hint` is the flag that lists all items."""
+    """Render a section of a plan as parts with blank lines between. `hint` follows the number of hidden items."""
     if not section.has_content:
         return []
     parts: list[str] = []
     tables = section.all_tables
-    is_titled = bool(section.groups) or any(not table.caption for table in tables) or "rollouts" in section.name
+    # Captions replace the title, except those of rollouts: they begin with an address.
+    is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
     lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
     for table in tables:
         lines += _render_captioned_table(table, width, paint, has_details=has_details)

@@ -57,7 +57,7 @@ def lint_plan(
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site, without the VMs of the evaluated pools."""
+    """Build the facts of a site. Pools are simulated before the plan, evaluated ones after it without their VMs."""
     base = site.base
     if evaluated_pools:
         base = site.scheduler.copy()

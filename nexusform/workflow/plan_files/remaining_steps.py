@@ -144,7 +144,7 @@ def open_remaining_steps(
 
 
 def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
-    """Drop the remaining steps; return their number, or None without an unfinished apply."""
+    """Drop the remaining steps from the journal; return their number, None without an unfinished apply or on errors."""
     remaining = run.stored.remaining
     if remaining is None:
         return None, []

@@ -22,7 +22,7 @@ def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int]
     """Build the object of a node. `image_counts` are the numbers of nodes with an image."""
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
     amounts |= {name: str(amount) for name, amount in node.other_resources.items()}
-    # The value of an image is its size times the share of nodes with it.
+    # A node has the value of an image: its size times the share of nodes with it. Restore the size, rounded up.
     sizes = {name: -(-value * node_count // image_counts[name]) for name, value in (node.images or {}).items()}
     return {
         "apiVersion": "v1",

@@ -211,7 +211,7 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
-    """Return the progress of a binding's cluster, and the message of a failure. Older generations are ignored."""
+    """Return the progress of a binding's cluster and the message of its first failure, in its latest generation."""
     generation = get_value_at_path(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
     for condition in list_conditions(binding.body):
@@ -222,9 +222,9 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         if condition.get("status") != "False" or condition.get("reason") in _PENDING_REASONS:
             continue
         message = get_text(condition, "message")
-        if step == _CONDITION_STEPS[0]:
+        if step == "Overridden":
             return OVERRIDE_FAILED, message
-        return WAITING if _IN_PROGRESS in message else FAILED, message
+        return WAITING if _IN_PROGRESS in message else FAILED, message  # the reason is the same for both
     is_done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
     return READY if any(is_done) else WAITING, ""
 

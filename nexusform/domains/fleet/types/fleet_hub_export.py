@@ -254,10 +254,10 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
-    """Return the policy of the latest snapshot if captured: that of the placement may be newer."""
+    """Return the policy of the latest snapshot, or without one, the placement's own, perhaps newer."""
     if placement.policy_index is not None:
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
-        number = placement.number_of_clusters
+        number = placement.number_of_clusters  # an annotation of the snapshot, not part of its policy
         number_field = {} if number is None else {"numberOfClusters": number}
         body = {**body, "spec": spec}
         if placement.policy is not None:

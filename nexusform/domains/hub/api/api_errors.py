@@ -95,7 +95,7 @@ class ApiError(Exception):
 
     @property
     def server_message(self) -> str:
-        """Message of the server, without unchecked rules."""
+        """Message of the server; those of webhooks, policies and typed patches in a shorter form."""
         for pattern, form in _MESSAGE_FORMS.items():
             match = pattern.search(self.message)
             if match is not None:

@@ -285,17 +285,17 @@ class PodPhase(PodsByCluster):
         )
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
-        """Record the pods before their first prediction in this plan, as input of its repetitions."""
+        """Record the input of repeated predictions: first a cluster's pods, later those of new objects."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:
             self._base_pods[cluster_id] = dict(existing_pods)
             self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
             return
-        object_pods_list = [self._object_pods[key] for key in keys]
-        new_keys = [object_pods.list_keys() for object_pods in object_pods_list if object_pods.inputs is None]
-        own_keys = set(chain.from_iterable(new_keys))
-        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if key[0] not in own_keys}
-        self._base_pods[cluster_id] = base_pods | {key: pod for key, pod in existing_pods.items() if key[0] in own_keys}
+        unpredicted_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
+        new_keys = set(chain.from_iterable(object_pods.list_keys() for object_pods in unpredicted_objects))
+        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in new_keys}
+        new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in new_keys}
+        self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
         """Set the current spec on pods in state with an unchanged template."""

@@ -71,9 +71,9 @@ def run_prediction(
 def evaluate_nodes(
     cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
 ) -> tuple[NodeVerdict, ...]:
-    """Return every node for one more pod of a spec, highest total first. `volumes` are those of the pod."""
+    """Return every node for one more pod of a spec, highest total first. `number` and `volumes` are the pod's."""
     pod = ExistingPod("", number, "", spec, volumes=volumes)
-    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))
+    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))  # keeps its volumes
     return _build_node_verdicts(session.create_scheduler(spec, number))
 
 

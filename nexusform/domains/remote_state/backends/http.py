@@ -81,8 +81,8 @@ class HttpBackend:
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
         self._journal = JournalFile(self._journal_path, service.max_bytes)
         self._lock_id = ""
-        self._checked_at = 0.0
-        self._sent_at = time.monotonic()
+        self._checked_at = 0.0  # of the last check of the lock
+        self._sent_at = time.monotonic()  # of the last checkpoint, or this start
 
     def describe(self) -> str:
         """Return the address, without credentials."""

@@ -120,7 +120,7 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
 
 
 def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
-    """Format the locks as a table below a sentence, with the command to release them; "" without locks."""
+    """Format the locks of these locked sites as a table below a sentence, with the command to release them, or ""."""
     if not results:
         return ""
     rows = [_format_lock(result, result.lock, now) for result in results if result.lock is not None]

@@ -139,7 +139,7 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
     @property
     def outcome(self) -> PoolOutcome:
-        """Result for the pool."""
+        """Result for the pool. A plain VM is never lost: a wave interrupts it."""
         if self.lost_in_waves:
             return PoolOutcome.LOST
         if not self.waves:
