@@ -150,8 +150,8 @@ def add_remedies(
 
 
 def _format_repack_hint(result: PlanResult) -> str:
-    """Format a hint to free capacity by re-creating VMs elsewhere; "" without existing VMs. The plan does not
-    run a solver, so it names the command instead of a result.
+    """Format a hint to free capacity by re-creating VMs elsewhere; "" without existing VMs, and without new ones in the
+    first pool. The plan does not run a solver, so it names the command instead of a result.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
     if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):
@@ -159,6 +159,8 @@ def _format_repack_hint(result: PlanResult) -> str:
     pool = pools[0].pool
     zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     want = len(pool.numbers) - pools[0].existing_count
+    if want < 1:
+        return ""
     command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
     return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
 

@@ -94,7 +94,8 @@ def order_machine_actions(
             candidates = [parse_address(request.site.offering_addresses[request.machine.name])]
             candidates += [address for address, _ in request.leaving_vms]
             own = str(request.instance.address.config_address)
-            earlier = [address for address in candidates if own not in instances[address].dependencies]
+            planned = [address for address in candidates if address in instances]
+            earlier = [address for address in planned if own not in instances[address].dependencies]
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
             previous = [request.instance.address]
     return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))

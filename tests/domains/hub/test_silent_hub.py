@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation, HubProblem
+from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation, HubProblem, _is_kubernetes_object
 from nexusform.network.api_client import describe_connection_error
 from tests.certificates import create_certificate
 
@@ -184,3 +184,18 @@ def test_retries_are_reported_until_end_of_step(tmp_path: Path) -> None:
     assert 10 < now <= 20  # It is less than the 90 s of a plan.
     (message,) = messages
     assert message.startswith(f"{url} cannot be reached: the connection was refused; retried until ")
+
+
+@pytest.mark.parametrize(
+    ("item", "is_object"),
+    [
+        ({"kind": "Widget", "metadata": {"name": "w"}, "spec": [], "status": ""}, True),
+        ({"metadata": {"labels": [], "managedFields": {}}}, True),
+        ({"spec": "x"}, False),
+        ({"metadata": "x"}, False),
+        ([], False),
+    ],
+)
+def test_empty_parts_of_any_type_count_as_absent(item: Any, is_object: bool) -> None:
+    """Custom resources without a schema may have them; one must not reject a whole list."""
+    assert _is_kubernetes_object(item) is is_object

@@ -441,3 +441,6 @@ def test_repacking_is_named_only_if_a_site_has_existing_vms() -> None:
     with_vms = plan(more, build_state(text), suggested_fixes=True)
     assert hint in list_errors(with_vms)[0].detail
     assert "simulate repack" not in list_errors(plan(more, suggested_fixes=True))[0].detail
+    # Existing VMs without capacity elsewhere need none for new ones.
+    moved = plan(text.replace("machine_count = 2", "machine_count = 0"), build_state(text), suggested_fixes=True)
+    assert "simulate repack" not in list_errors(moved)[0].detail

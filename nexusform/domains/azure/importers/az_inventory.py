@@ -275,7 +275,7 @@ def resolve_vm_placements(
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:
-        machine = machines.get(normalize_id(listed_vm.machine_id))
+        machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
         if machine is None:
             if not listed_vm.machine_id:
                 unplaced.append(listed_vm)

@@ -179,9 +179,10 @@ class ArmClient:
         try:
             get_resource = getattr(self._client, target.kind).get
             resource = get_resource(target.group, *target.names, raw_response_hook=responses.append)
+            body = dict(resource.as_dict())
             # Older API versions have the etag only in the header.
             etag = responses[-1].http_response.headers.get("ETag") if responses else None
-            body = {"etag": etag, **resource.as_dict()}
+            body["etag"] = body.get("etag") or etag
         except ResourceNotFoundError:
             return None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK's, of another form

@@ -136,7 +136,7 @@ def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiEr
         404: (isinstance(body, Mapping), ApiErrorKind.NOT_FOUND, ApiErrorKind.UNKNOWN_KIND),
         409: (any(cause.manager for cause in causes), ApiErrorKind.OTHER_MANAGER, ApiErrorKind.CONFLICT),
     }
-    has_schema_error = status == 422 or _TYPED_PATCH_ERROR.search(message) is not None
+    has_schema_error = status == 422 or (status != 409 and _TYPED_PATCH_ERROR.search(message) is not None)
     choice = choices.get(400 if has_schema_error else status)
     if choice is not None:
         is_met, kind, other_kind = choice

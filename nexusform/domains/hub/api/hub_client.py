@@ -467,11 +467,18 @@ class _ObjectShape(_StatusShape):
     status: dict[str, Any] | None = None
 
 
+def _omit_empty(part: Any) -> Any:
+    """Return a mapping without its empty parts; another value as it is. Empty parts count as absent, of any type."""
+    return {name: value for name, value in part.items() if value} if isinstance(part, dict) else part
+
+
 def _is_kubernetes_object(document: Any) -> bool:
     """Return whether a document is an object of Kubernetes, in as far as its parts have the right types."""
+    if not isinstance(document, dict):
+        return False
     try:
         shape = _StatusShape if get_text(document, "kind") == "Status" else _ObjectShape
-        convert(document, shape)
+        convert(_omit_empty({**document, "metadata": _omit_empty(document.get("metadata"))}), shape)
     except ValidationError:
         return False
     return True

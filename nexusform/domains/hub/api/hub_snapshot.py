@@ -244,7 +244,7 @@ def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) ->
 
 def _remove_secrets(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body without the values of a Secret: plans record what they read."""
-    hidden_fields = _HIDDEN_FIELDS.get(body["kind"], ())
+    hidden_fields = _HIDDEN_FIELDS.get(get_text(body, "kind"), ())
     return {name: value for name, value in body.items() if name not in hidden_fields}
 
 

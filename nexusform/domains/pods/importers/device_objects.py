@@ -250,6 +250,8 @@ class _DeviceClaimReader:
         """Return the claim of an object or a template with this spec."""
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
+        if not spec and not self._is_complete:
+            self.problems.append(f"{manifest.title} has no spec")
         errors: list[str] = []
         items = list_mappings(spec, "devices", "requests")
         requests = [self._parse_request(manifest.title, item, errors) for item in items]

@@ -292,7 +292,8 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
-    return template.claim if template is not None and ordinal in map(str, template.ordinals) else None
+    is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal
+    return template.claim if template is not None and is_number and int(ordinal) in template.ordinals else None
 
 
 _Part = TypeVar("_Part")

@@ -91,7 +91,7 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
     for (_, _, effect), objects in manifests_by_effect.items():
         first, further = objects[0], len(objects) - 1
         further_text = f" and {further} more {select_word_form(further, 'object')} of this kind" if further else ""
-        detail = f"{first.title}{further_text} ({first.group}): {effect}."
+        detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
         summary = f"{first.title}{further_text}: {effect}"
         problems.append(build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary))
     return problems

@@ -142,7 +142,7 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
         add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
-    elif _is_template_type(kind, reading.nested):
+    elif kind and _is_template_type(kind, reading.nested):
         _add_nested_template(reading, inner_context, name, inner, kind)
     elif kind in _REPEATED_TYPES and context.depth < _MAX_DEPTH:
         _add_scaling_group(reading, replace(inner_context, depth=context.depth + 1), name, inner)

@@ -145,7 +145,7 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
     return _read_cached(
         attributes.get("vnfd"),
         attributes.get("base_hot"),
-        tuple(sorted(nested.items())),
+        tuple((name, text) for name, text in sorted(nested.items()) if isinstance(text, str)),
         json.dumps(get_mapping(attributes, PARAMETERS), sort_keys=True),
         attributes.get("flavour_id") or "",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,3 +58,15 @@ def test_interrupt_ends_wait_and_keeps_step_pending() -> None:
         recreate_nodes(
             build_arm_client(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True)
         )
+
+
+@pytest.mark.parametrize("in_body", [None, ""])
+def test_version_in_the_header_is_read_if_the_body_has_none(in_body: str | None) -> None:
+    """Without a version, a change would overwrite those of others."""
+
+    class VersionedClient(Client):
+        def get(self, _group: str, _name: str, **options: Any) -> Any:
+            options["raw_response_hook"](SimpleNamespace(http_response=SimpleNamespace(headers={"ETag": "v1"})))
+            return SimpleNamespace(as_dict=lambda: {"name": "c", "etag": in_body})
+
+    assert build_arm_client(VersionedClient([])).get_body(CLUSTER) == {"name": "c", "etag": "v1"}

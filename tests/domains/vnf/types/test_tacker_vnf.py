@@ -171,6 +171,11 @@ class TestArguments:
             ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
             ({"instantiation_level": "big"}, "Unknown VNF size", "none"),
             ({"parameters": ["a"]}, "Incorrect attribute value type", "map"),
+            (
+                {"base_hot": "resources: {s: {type: a.yaml}}", "nested": {"a.yaml": None}},
+                "Null value in a collection",
+                '"nested" holds a null value',
+            ),
             ({"base_hot": "a: ["}, "Invalid YAML", "base_hot:2"),
             ({"base_hot": "resources: {}"}, "Invalid VNF document", "no VDU"),
             ({"site_id": "nowhere"}, "Unknown site", "nowhere"),
