@@ -442,5 +442,7 @@ def test_repacking_is_named_only_if_a_site_has_existing_vms() -> None:
     assert hint in list_errors(with_vms)[0].detail
     assert "simulate repack" not in list_errors(plan(more, suggested_fixes=True))[0].detail
     # Existing VMs without capacity elsewhere need none for new ones.
-    moved = plan(text.replace("machine_count = 2", "machine_count = 0"), build_state(text), suggested_fixes=True)
+    both = SITE + build_rack("r", 1) + build_rack("q", 1) + cluster("a", pools=pool("p", 3, BIG))
+    smaller = both.replace("machine_count = 1", "machine_count = 0", 1)
+    moved = plan(smaller, build_state(both), suggested_fixes=True)
     assert "simulate repack" not in list_errors(moved)[0].detail
