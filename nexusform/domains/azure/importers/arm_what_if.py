@@ -180,7 +180,8 @@ class _WhatIfChangeReader:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
         predicted_changes: list[ToolChange] = []
         for change in self._changes:
-            if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
+            cluster_name = change.names[0]  # a pool has the names of its cluster and its own
+            if change.kind == POOLS and cluster_name in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
                 self._report("", NOT_PREDICTED, detail, is_warning=True)
             else:
@@ -198,8 +199,9 @@ class _WhatIfChangeReader:
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
         for number, change in enumerate(self._changes):
             # A pool depends on its cluster if the cluster is created in the same document.
-            if change.kind == POOLS and clusters.get(change.names[0]):
-                self._changes[number] = replace(change, dependencies=(clusters[change.names[0]],))
+            cluster_address = clusters.get(change.names[0], "") if change.kind == POOLS else ""
+            if cluster_address:
+                self._changes[number] = replace(change, dependencies=(cluster_address,))
         return tuple(self._changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:

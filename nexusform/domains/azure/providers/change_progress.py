@@ -72,7 +72,7 @@ def determine_progress(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change, {} if the record stays."""
+    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record."""
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
     if busy and record.get("in_progress"):
@@ -86,7 +86,8 @@ def _update_record(
     if not was_in_progress:
         return {}
     kept_fields = {name: record[name] for name in ("id", "parts", "body")}
-    return {UNFINISHED_KEY: {**kept_fields, "code": failure[0], "times": 1, "words": failure[1], "looked_up": True}}
+    code, message = failure
+    return {UNFINISHED_KEY: {**kept_fields, "code": code, "times": 1, "words": message, "looked_up": True}}
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:

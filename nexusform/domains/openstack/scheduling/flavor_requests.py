@@ -111,7 +111,7 @@ def parse_flavor(
 
 
 def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
-    """Parse the properties. Raises ValueError."""
+    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties."""
     properties = flavor.properties
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
@@ -159,7 +159,7 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the requested cells; CPUs and pages of a policy need one cell. Raises ValueError."""
+    """Return the requested cells, one for dedicated CPUs or a page size alone, None for neither. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -189,6 +189,7 @@ def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> st
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
+    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError."""
     policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
     if policy not in ("", _PREFER) and of_image not in ("", policy):
         raise ValueError(_format_property_conflict(_THREADS))
@@ -255,6 +256,7 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
 
 
 def _parse_page_size_text(text: str) -> int | None:
+    """Return the page size in KiB, or one of PAGE_SIZES; None for "". Raises ValueError."""
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
     match = re.fullmatch(r"(\d+)(?:([KMGT]?)B)?", text)

@@ -84,6 +84,7 @@ class NovaHostUsage(Struct, frozen=True):
         has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
         if request.numa.needs_threads and not has_threads:
             return False
+        # Placement then has two candidates for the host, and Nova tries both.
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
         return self.fit_numa(request, attempts=1 + has_both) is not None
 
@@ -185,6 +186,7 @@ class UsageTable:
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
+        """Return the use without a server; its devices return to pools of its own cells first."""
         request = self._requests.get(server.sku_name, FlavorRequest())
         cells = update_host_cells(usage.cells, server.numa_cells, request.thread_policy, sign=-1)
         pools = list(usage.pools)

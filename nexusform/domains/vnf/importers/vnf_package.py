@@ -288,7 +288,7 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the top HOT file of a flavour, and the nested ones by file name."""
+    """Return the top HOT file of a flavour, None without one, and the nested ones by file name (by path if taken)."""
     folders = _list_hot_folders(names)
     # Without a flavour it is the only folder; without such a folder, the base folder.
     if not flavour and len(folders) == 1:
