@@ -88,7 +88,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Read the listed and the potential changes of a document."""
+    """Read the listed and the potential changes of a document. Without any change, unpredicted resources are errors."""
     error = document.get("error")
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
@@ -219,7 +219,7 @@ class _WhatIfChangeReader:
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
     clusters = {change.title for change in created if change.kind == CLUSTERS}
-    pools = Counter(change.names[0] for change in created if change.kind == POOLS)
+    pools = Counter(change.names[0] for change in created if change.kind == POOLS)  # by cluster
     independent_count = len(clusters | pools.keys()) + sum(change.kind not in (CLUSTERS, POOLS) for change in created)
     return independent_count > 1 or max(pools.values(), default=0) > 1
 

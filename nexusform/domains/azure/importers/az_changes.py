@@ -283,6 +283,7 @@ class _ChangedSite:
     # --- bodies ---
 
     def _create_item(self, change: ToolChange, key: str) -> ArmItem:
+        """Build the body of a new object from the change, and record its address."""
         body = {
             **change.body,
             "id": key,
@@ -296,7 +297,7 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Set the location of a new object: its own, or that of the only site."""
+        """Set the location of a new object: its own, or the only site's. Remove an unknown one, and report it."""
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             return
@@ -337,7 +338,7 @@ class _ChangedSite:
     # --- agent pools ---
 
     def _is_only_initial_pool(self, change: ToolChange, key: str) -> bool:
-        """Return True if a pool exists only as an initial pool of its cluster."""
+        """Return True if an existing cluster has the pool; its initial pools are added if it lists none."""
         if change.kind != POOLS:
             return False
         owner = key.rpartition("/")[0].rpartition("/")[0]

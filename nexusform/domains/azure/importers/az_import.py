@@ -84,7 +84,7 @@ class ImportedSite(Struct, frozen=True):
 
 
 def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES) -> tuple[ImportedSite, ...]:
-    """Build the objects of all sites. A VM SKU used by several sites belongs to the first."""
+    """Build the objects of all sites. A VM SKU used by several sites belongs to the first, with its largest sizes."""
     site_list = list(sites)
     largest: dict[str, VmSku] = {}
     for sku in chain.from_iterable(site.inventory.vm_skus for site in site_list):

@@ -394,9 +394,10 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     by_state: dict[tuple[str, str], list[AzFailure]] = {}
     for failure in failures:
         by_state.setdefault((failure.kind, failure.state), []).append(failure)
+    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)
     return [
-        Problem((), FAILED, _build_failed_objects_message(kind, state, group, site), Severity.WARNING)
-        for (kind, state), group in sorted(by_state.items(), key=lambda pair: (FAILURE_KINDS.index(pair[0][0]), pair))
+        Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
+        for _, kind, state in states
     ]
 
 

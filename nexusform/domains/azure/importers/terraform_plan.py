@@ -236,7 +236,7 @@ class _PlanReader:
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")
-        if len(segments) > 2 and segments[-3]:
+        if len(segments) > 2 and segments[-3]:  # .../CLUSTER/agentPools/POOL
             return segments[-3]
         self._report(entry.address, SHAPE, f'its id "{arm_id}" is not that of an agent pool.')
         return ""

@@ -237,7 +237,8 @@ class ArmClient:
         return lambda: self._pace.read_time() >= end_time
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
-        """Find the last change sent by an earlier run (-1 for none) and the URL of its operation."""
+        """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
+        # VERB@MARKER PATH URL
         name, _, suffix = (recorded_operation or "").partition(" ")
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")

@@ -101,7 +101,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
-    """Describe by pool the present nodes if some are missing: "2 of 4 nodes"."""
+    """Describe by pool the present nodes if some are missing: "2 of 4 nodes"; {} if no node is known."""
     nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
     if not present:  # nodes not captured, or none exist yet
@@ -119,7 +119,7 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
 
 
 def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
-    """Build the changes of the interrupted step by id key of their resource."""
+    """Build the changes of the interrupted step by id key of their resource; {} for a deletion or unknown changes."""
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}

@@ -375,7 +375,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
-    """Return the nodes on a machine with a known SKU, each with its sort key."""
+    """Yield the nodes on a machine with a known SKU; sort keys are time, cluster, number of the pool and own time."""
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones

@@ -197,7 +197,7 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "vcpus": int(row["vcpus"]),
         "memory_mib": int(row["ram"]),
-        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),
+        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),  # MiB of swap, rounded up
         "properties": _read_properties(row.get("properties")),
     }
 

@@ -181,6 +181,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 
 
 def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
+    """Return the CPU policy of the flavor, else of the image, "" for none. Raises ValueError if they conflict."""
     policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
     rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
     if of_image in rejected.get(policy, ()):
@@ -202,7 +203,7 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
 
 
 def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
-    """Return the vCPUs with dedicated CPUs."""
+    """Return the vCPUs with dedicated CPUs: all for "dedicated", those of the mask for "mixed". Raises ValueError."""
     mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
     if bool(mask) is not (policy == MIXED):
         raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
@@ -211,7 +212,7 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
     # A mask of exclusions alone excludes from all vCPUs.
     prefix = f"0-{flavor.vcpus - 1}," if mask.startswith("^") else ""
     dedicated = _parse_cpus(f"{prefix}{mask}", _MASK)
-    if not frozenset() < dedicated < vcpus:
+    if not frozenset() < dedicated < vcpus:  # some, not all
         raise ValueError(_format_invalid_property(_MASK, mask))
     return dedicated
 

@@ -115,7 +115,7 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
-        """Select retry, rollback or fail for FAILED_TEMP: fail without support of rollback."""
+        """Request the action for FAILED_TEMP: rollback after too many retries, fail without support of rollback."""
         action = self.on_failure
         if action == RETRY and retries > _MAX_RETRIES:
             action = ROLLBACK

@@ -219,7 +219,7 @@ class TackerProvider(FixedIdentity):
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
-            prefix = f"{owner.rpartition('#')[0]}#"
+            prefix = f"{owner.rpartition('#')[0]}#"  # an owner is ID#CREATION
             candidates += [
                 instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
             ]
@@ -302,7 +302,7 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return attributes with the observed VNFCs and scale levels."""
+    """Return attributes with the observed VNFCs and scale levels; the ids of VNFCs in the note take precedence."""
     recorded_ids = get_mapping(note, _IDS_KEY)
     observed = match_vnfcs({**attributes, **({"vnfc_ids": recorded_ids} if recorded_ids else {})}, instance.vnfcs)
     targets = compute_target_levels(attributes)
@@ -327,7 +327,7 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
-    """Return whether an interrupted run of this step healed already."""
+    """Return whether an interrupted run of this step healed already: it recorded its operation, or the one before."""
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False

@@ -339,7 +339,7 @@ def _list_unmet_problems(
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VMs of the VNFCs of a prior object."""
+    """Return the VMs of the VNFCs on a machine of a prior object; () if its documents are unknown."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     if not has_known_documents(attributes):
         return ()
