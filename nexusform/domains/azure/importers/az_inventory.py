@@ -123,7 +123,7 @@ def read_changed_sites(
 
 
 def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
-    """Read all documents; return the resources and the time of the export."""
+    """Read all documents; return the resources and the oldest time of the export, None without a valid one."""
     items = read_export_resources(documents, findings)
     # Find the oldest export time in the documents.
     file_times: list[tuple[str, Any]] = [
@@ -309,7 +309,7 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
         return shape
     cells = max(shape.numa_cells, 1)
     while cells < hardware.cells and (
-        -(-shape.cpu_cores // cells) > hardware.cpus_per_cell
+        -(-shape.cpu_cores // cells) > hardware.cpus_per_cell  # per cell, rounded up
         or -(-shape.memory_gib // cells) > hardware.memory_gib_per_cell
     ):
         cells += 1

@@ -122,7 +122,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
     for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
-        usable = None if size is None else max(size - 2, 1)
+        usable = None if size is None else max(size - 2, 1)  # without the network and broadcast addresses
         yield normalize_id(item.read_text("id", name)), name, usable
 
 

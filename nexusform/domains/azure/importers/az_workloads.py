@@ -407,7 +407,7 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
 
 
 def _read_hugepages(options: ArmItem | None) -> tuple[int, str]:
-    """Read count and size of hugepages per node from the options of a pool, (0, "") without options."""
+    """Read count and size of hugepages per node from the options of a pool; (0, "") for none or an invalid size."""
     if options is None:
         return 0, ""
     count, size = (options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0]))

@@ -89,7 +89,7 @@ def check_pod_support(spec: PodSpec) -> None:
 
 
 def build_default_service(spec: PodSpec) -> Body | None:
-    """Build the Service behind the cluster's default spreading of a pod. Raises UnsupportedPodError."""
+    """Build the Service behind the cluster's default spreading of a pod, None for none. Raises UnsupportedPodError."""
     if spec.spread or spec.default_spread is None:
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:

@@ -143,7 +143,7 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of the host of these records."""
+        """Return the use of the host named by the first record, with the VMs of the other records."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
@@ -156,7 +156,7 @@ class UsageTable:
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use by the servers of the inventory with a record, then by the flavors of other records."""
-        host = self._hosts[records[0]]
+        host = self._hosts[records[0]]  # the record of a host is its name
         present = {record for record in records if record.startswith(SERVER_RECORD)}
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)
         for key, server in self._servers.items():
