@@ -297,7 +297,7 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Set the location of a new object: its own, or the only site's. Remove an unknown one, and report it."""
+        """Keep a known location of a new object; without one set the only site's. Remove and report others."""
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             return

@@ -132,6 +132,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
 
 
 def _rebuild_step(request: ReadRequest) -> ChangeRequest:
+    """Rebuild the request of the interrupted step from a request to read its object."""
     return ChangeRequest(
         request.key,
         request.address,

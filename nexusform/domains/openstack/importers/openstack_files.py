@@ -132,7 +132,7 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
 
 
 def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the details of a host. Raises ValueError."""
+    """Return the details of a host, unknown ones if its row is missing. Raises ValueError."""
     if hostname not in nodes:
         return _UNKNOWN
     try:

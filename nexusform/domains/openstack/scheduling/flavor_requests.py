@@ -103,7 +103,7 @@ def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
 def parse_flavor(
     flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str] | None = None
 ) -> FlavorRequest:
-    """Parse the properties of a flavor and of an image. `aliases` are those of nova.conf by name."""
+    """Parse the properties of a flavor and an image; an error becomes its `problem`. `aliases`: those of nova.conf."""
     try:
         return _parse(flavor, aliases, select_image_requests(image or {}))
     except ValueError as problem:

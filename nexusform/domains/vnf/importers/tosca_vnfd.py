@@ -192,7 +192,7 @@ def _parse_storage(node: Node, notes: DocumentFindings) -> int | None:
 
 
 def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
-    """Return a size in MiB; None, and a warning, if it is invalid."""
+    """Return a size in MiB; None if it is absent, or, with a warning, invalid."""
     if node.is_absent:
         return None
     size = convert_to_mib(node.data, units)

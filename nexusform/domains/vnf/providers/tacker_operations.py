@@ -129,6 +129,7 @@ class OperationRunner(Struct, frozen=True):
             raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
     def _read_or_postpone(self, path: str) -> Mapping[str, Any] | None:
+        """Read an object, None if it is absent. Raises StepPending if Tacker is unreachable, else TackerProblem."""
         try:
             return self.client.read(path)
         except TackerProblem as problem:
