@@ -88,7 +88,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Read the listed and the potential changes of a document."""
+    """Read the listed and the potential changes of a document. Without any change, unpredicted resources are errors."""
     error = document.get("error")
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
@@ -180,7 +180,8 @@ class _WhatIfChangeReader:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
         predicted_changes: list[ToolChange] = []
         for change in self._changes:
-            if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
+            cluster_name = change.names[0]  # a pool has the names of its cluster and its own
+            if change.kind == POOLS and cluster_name in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
                 self._report("", NOT_PREDICTED, detail, is_warning=True)
             else:
@@ -198,8 +199,9 @@ class _WhatIfChangeReader:
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
         for number, change in enumerate(self._changes):
             # A pool depends on its cluster if the cluster is created in the same document.
-            if change.kind == POOLS and clusters.get(change.names[0]):
-                self._changes[number] = replace(change, dependencies=(clusters[change.names[0]],))
+            cluster_address = clusters.get(change.names[0], "") if change.kind == POOLS else ""
+            if cluster_address:
+                self._changes[number] = replace(change, dependencies=(cluster_address,))
         return tuple(self._changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
@@ -217,7 +219,7 @@ class _WhatIfChangeReader:
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
     clusters = {change.title for change in created if change.kind == CLUSTERS}
-    pools = Counter(change.names[0] for change in created if change.kind == POOLS)
+    pools = Counter(change.names[0] for change in created if change.kind == POOLS)  # by cluster
     independent_count = len(clusters | pools.keys()) + sum(change.kind not in (CLUSTERS, POOLS) for change in created)
     return independent_count > 1 or max(pools.values(), default=0) > 1
 

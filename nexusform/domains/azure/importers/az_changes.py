@@ -147,6 +147,7 @@ class _ChangedSite:
         self.affected_ids: dict[str, None] = {}
 
     def build_result(self) -> ResourcesAfterChanges:
+        """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
         by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
         owners = self.clusters_losing_pools - self.recreated_ids
@@ -168,13 +169,14 @@ class _ChangedSite:
         key = self._find_id_key(change)
         if key is None:
             return
-        if change.action is AzAction.REPLACE and key.partition("/agentpools/")[0] in self.recreated_ids:
+        cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
+        if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
         exists = key in self.bodies[change.kind] or self._is_only_initial_pool(change, key)
         if not self._is_consistent_with_inventory(change, exists=exists):
             return
         # Changes of a cluster precede those of its pools.
-        self.affected_ids[key.partition("/agentpools/")[0]] = None
+        self.affected_ids[cluster_key] = None
         self.affected_ids[key] = None
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
@@ -193,10 +195,12 @@ class _ChangedSite:
     # --- identification of the object ---
 
     def _find_id_key(self, change: ToolChange) -> str | None:
-        """Find the id key of the changed object; add a finding and return None if it is ambiguous or missing."""
+        """Find or build the id key of the changed object. Return None if it is ambiguous or a pool without its cluster,
+        with a finding except for the deletion of such a pool.
+        """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
-        cluster_id = change.id.rpartition("/")[0].rpartition("/")[0]
+        cluster_id = change.id.rpartition("/")[0].rpartition("/")[0]  # without /agentPools/NAME
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
             return None
@@ -279,6 +283,7 @@ class _ChangedSite:
     # --- bodies ---
 
     def _create_item(self, change: ToolChange, key: str) -> ArmItem:
+        """Build the body of a new object from the change, and record its address."""
         body = {
             **change.body,
             "id": key,
@@ -292,7 +297,7 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Set the location of a new object: its own, or that of the only site."""
+        """Keep a known location of a new object; without one set the only site's. Remove and report others."""
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             return
@@ -333,7 +338,7 @@ class _ChangedSite:
     # --- agent pools ---
 
     def _is_only_initial_pool(self, change: ToolChange, key: str) -> bool:
-        """Return True if a pool exists only as an initial pool of its cluster."""
+        """Return True if an existing cluster has the pool; its initial pools are added if it lists none."""
         if change.kind != POOLS:
             return False
         owner = key.rpartition("/")[0].rpartition("/")[0]

@@ -237,7 +237,7 @@ _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 
 
 def _resolve_arm_template(document: Any) -> Any:
-    """Resolve parameter defaults and variables in an ARM template."""
+    """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
         return document
     values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}

@@ -84,7 +84,7 @@ class ImportedSite(Struct, frozen=True):
 
 
 def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES) -> tuple[ImportedSite, ...]:
-    """Build the objects of all sites. A VM SKU used by several sites belongs to the first."""
+    """Build the objects of all sites. A VM SKU used by several sites belongs to the first, with its largest sizes."""
     site_list = list(sites)
     largest: dict[str, VmSku] = {}
     for sku in chain.from_iterable(site.inventory.vm_skus for site in site_list):
@@ -413,7 +413,7 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     """Build the arguments of an agent pool's block."""
     settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
-    # The name and memory quantity of nexusform.
+    # Kubernetes names the size and counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi.
     kubelet: dict[str, Any] = {}
     if count:
         pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"}

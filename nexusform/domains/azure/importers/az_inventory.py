@@ -123,7 +123,7 @@ def read_changed_sites(
 
 
 def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
-    """Read all documents; return the resources and the time of the export."""
+    """Read all documents; return the resources and the oldest time of the export, None without a valid one."""
     items = read_export_resources(documents, findings)
     # Find the oldest export time in the documents.
     file_times: list[tuple[str, Any]] = [
@@ -309,7 +309,7 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
         return shape
     cells = max(shape.numa_cells, 1)
     while cells < hardware.cells and (
-        -(-shape.cpu_cores // cells) > hardware.cpus_per_cell
+        -(-shape.cpu_cores // cells) > hardware.cpus_per_cell  # per cell, rounded up
         or -(-shape.memory_gib // cells) > hardware.memory_gib_per_cell
     ):
         cells += 1
@@ -394,9 +394,10 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     by_state: dict[tuple[str, str], list[AzFailure]] = {}
     for failure in failures:
         by_state.setdefault((failure.kind, failure.state), []).append(failure)
+    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)
     return [
-        Problem((), FAILED, _build_failed_objects_message(kind, state, group, site), Severity.WARNING)
-        for (kind, state), group in sorted(by_state.items(), key=lambda pair: (FAILURE_KINDS.index(pair[0][0]), pair))
+        Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
+        for _, kind, state in states
     ]
 
 

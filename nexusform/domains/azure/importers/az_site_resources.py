@@ -54,7 +54,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
     appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
     minors = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
-    versions = {entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}
+    ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, minors))}
     names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
     attached = _count_vms_by_network(items.list_resources("virtual_machines"))
@@ -64,9 +64,9 @@ def read_site_resources(items: AzResources) -> SiteResources:
         storage=appliances if APPLIANCES in listed else None,
         volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
-        versions=tuple(versions) if VERSIONS in listed else None,
-        supported_until=tuple((version, until) for version, until, _ in versions.values() if until),
-        available_until=tuple((version, until) for version, _, until in versions.values() if until),
+        versions=tuple(ends_by_version) if VERSIONS in listed else None,
+        supported_until=tuple((version, until) for version, (until, _) in ends_by_version.items() if until),
+        available_until=tuple((version, until) for version, (_, until) in ends_by_version.items() if until),
         clusters=clusters,
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
@@ -100,9 +100,9 @@ def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
 
 
 def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
-    """Parse the versions of one catalogue entry, each with its ends of support and availability. The bundles
-    of a minor version are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0,
-    supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
+    """Parse the versions of one catalogue entry, each with its ends of support and availability ("" if
+    unknown). The bundles of a minor version are joined in one string: `{ components: {...}, patchVersion:
+    v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles the minor version counts.
     """
     version = minor.read_text("version", "")
     first, *bundles = minor.read_text("description", "").split(_BUNDLE_KEY)
@@ -122,7 +122,7 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
     for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
-        usable = None if size is None else max(size - 2, 1)
+        usable = None if size is None else max(size - 2, 1)  # without the network and broadcast addresses
         yield normalize_id(item.read_text("id", name)), name, usable
 
 

@@ -150,7 +150,7 @@ def _is_control_plane(item: ArmItem, name: str) -> bool:
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
-    """Return the pool encoded in a worker's name."""
+    """Return the pool in a worker's name: by its number, else the longest known name, else the rest of the text."""
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
     if match is not None and 1 <= int(match[1]) <= len(initial):
@@ -224,7 +224,7 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     first = nodes[0]
     labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
-    own_labels = (pair for pair in labels if not pair[0].rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
+    own_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
     pool = AzPool(
         name=first.pool,
         id="",
@@ -323,10 +323,10 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size, else from its name; None if neither is known."""
     published = _PUBLISHED_SKU.fullmatch(name)
     kind = name[3:4] if name.startswith("NC_") else ""
-    if figures is None or 0 in figures[:2]:
+    if figures is None or 0 in figures[:2]:  # vCPUs or memory unknown
         if published is None:
             return None
-        figures = (int(published[2]), int(published[3]), _DEFAULT_DISK)
+        figures = (int(published[2]), int(published[3]), _DEFAULT_DISK)  # NC_P46_224_v1: 46 vCPUs, 224 GiB
     vcpus, memory, disk = figures
     return VmSku(
         name=name,
@@ -407,7 +407,7 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
 
 
 def _read_hugepages(options: ArmItem | None) -> tuple[int, str]:
-    """Read count and size of hugepages per node from the options of a pool, (0, "") without options."""
+    """Read count and size of hugepages per node from the options of a pool; (0, "") for none or an invalid size."""
     if options is None:
         return 0, ""
     count, size = (options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0]))

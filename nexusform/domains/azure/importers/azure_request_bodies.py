@@ -130,7 +130,9 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value contains everything requested; lists compare without order."""
+    """Return True if the observed value contains everything requested. Lists compare without order; a requested None
+    equals all empty values, an observed one "", 0 and False.
+    """
     if isinstance(requested, Mapping):
         return isinstance(observed, Mapping) and all(
             has_requested_values(observed.get(name), part) for name, part in requested.items()

@@ -147,7 +147,7 @@ class _PlanReader:
             )
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes, each after its dependencies."""
+        """Build the changes, each after its dependencies; report a cycle of dependencies and return ()."""
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
         change_list.sort(
             key=lambda change: change.action in _CREATING_ACTIONS
@@ -236,7 +236,7 @@ class _PlanReader:
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")
-        if len(segments) > 2 and segments[-3]:
+        if len(segments) > 2 and segments[-3]:  # .../CLUSTER/agentPools/POOL
             return segments[-3]
         self._report(entry.address, SHAPE, f'its id "{arm_id}" is not that of an agent pool.')
         return ""
@@ -314,6 +314,7 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
             return _describe_wrong_field(
                 f"change.{name}.type", "a resource type with its API version", side.get("type")
             )
+        # A deletion needs `before`, any other change `after`; the other side may be null.
         if not isinstance(side, Mapping) and (side is not None or is_deletion == (name == "before")):
             return _describe_wrong_field(f"change.{name}", "an object", side)
     if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
@@ -436,7 +437,7 @@ class _ReferenceIndex:
         return blocks
 
     def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
-        """Resolve references, seen from a module, to blocks."""
+        """Resolve references in the module of this path to blocks, through variables and outputs."""
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
         stack = [(path, name) for name in names]
@@ -451,9 +452,10 @@ class _ReferenceIndex:
                 expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:
-                stack += self._list_output_references((*module_path, steps[1]), "".join(steps[2:3]))
+                output = steps[2] if len(steps) > 2 else ""
+                stack += self._list_output_references((*module_path, steps[1]), output)
             else:
-                size = 3 if steps[0] == "data" else 2
+                size = 3 if steps[0] == "data" else 2  # data.TYPE.NAME or TYPE.NAME
                 blocks.add((module_path, ".".join(steps[:size])))
         return blocks
 

@@ -238,7 +238,8 @@ class ArmClient:
         return lambda: self._pace.read_time() >= end_time
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
-        """Find the last change sent by an earlier run (-1 for none) and the URL of its operation."""
+        """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
+        # VERB@MARKER PATH URL
         name, _, suffix = (recorded_operation or "").partition(" ")
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")
@@ -289,7 +290,7 @@ class ArmClient:
         `succeeded`: the operation reported success.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
-        reads = 0
+        final_reads = 0
         while True:
             observed = self.get_body(change.target)
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
@@ -300,8 +301,8 @@ class ArmClient:
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}
                 raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
-            reads += not is_stale and read_provisioning_state(observed) in FINAL_STATES
-            is_final = change.verb is ArmOperation.UPDATE and succeeded and reads >= MAX_READS
+            final_reads += not is_stale and read_provisioning_state(observed) in FINAL_STATES
+            is_final = change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS
             if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
                 if change.verb is ArmOperation.UPDATE:
                     return
@@ -313,7 +314,7 @@ class ArmClient:
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
-        """Send a change and return the URL of its operation, "" for none. Raises RetryLater."""
+        """Send a change and return the URL of its operation, "" for none. Raises RetryLater and _RequestRejected."""
         from azure.core import MatchConditions
         from azure.core.exceptions import (
             HttpResponseError,

@@ -339,7 +339,7 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object, existing or new. Raises ProviderProblem."""
+        """Find the resource group of an object, existing or new; "" only with `missing_ok`. Raises ProviderProblem."""
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
@@ -363,10 +363,10 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
+        """Return the index of the sites, built at the first call. Raises ProviderProblem."""
         sites = self._read_sites()
         with self._index_lock:
             if self._index is None:
-                # Build the index of the sites.
                 index = _ArmIndex(
                     machines={normalize_id(str(b.get("id"))): b for b in self._subscription.documents.get(MACHINES, ())}
                 )

@@ -72,7 +72,7 @@ def determine_progress(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change, {} if the record stays."""
+    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record."""
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
     if busy and record.get("in_progress"):
@@ -86,7 +86,8 @@ def _update_record(
     if not was_in_progress:
         return {}
     kept_fields = {name: record[name] for name in ("id", "parts", "body")}
-    return {UNFINISHED_KEY: {**kept_fields, "code": failure[0], "times": 1, "words": failure[1], "looked_up": True}}
+    code, message = failure
+    return {UNFINISHED_KEY: {**kept_fields, "code": code, "times": 1, "words": message, "looked_up": True}}
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
@@ -100,7 +101,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
-    """Describe by pool the present nodes if some are missing: "2 of 4 nodes"."""
+    """Describe by pool the present nodes if some are missing: "2 of 4 nodes"; {} if no node is known."""
     nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
     if not present:  # nodes not captured, or none exist yet
@@ -118,7 +119,7 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
 
 
 def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
-    """Build the changes of the interrupted step by id key of their resource."""
+    """Build the changes of the interrupted step by id key of their resource; {} for a deletion or unknown changes."""
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
@@ -131,6 +132,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
 
 
 def _rebuild_step(request: ReadRequest) -> ChangeRequest:
+    """Rebuild the request of the interrupted step from a request to read its object."""
     return ChangeRequest(
         request.key,
         request.address,

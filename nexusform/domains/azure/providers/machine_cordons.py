@@ -50,7 +50,7 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
             yield CordonRequest(machine, CordonAction.CORDON)
         elif after == _EVACUATED and not before.is_evacuated:
             yield CordonRequest(machine, CordonAction.EMPTY)
-        elif after == _IN_SERVICE != before:
+        elif after == _IN_SERVICE and before != _IN_SERVICE:
             is_own = find_machine_record(request, machine).get("cordoned_by") in {None, CordonOwner.NEXUSFORM}
             yield CordonRequest(machine, CordonAction.UNCORDON if is_own else CordonAction.KEEP)
 

@@ -248,7 +248,7 @@ class ObservedSites(FixedIdentity):
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
             return None
-        name = key.id.split("/")[1]
+        name = key.id.split("/")[1]  # SITE/CLUSTER or SITE/CLUSTER/POOL
         return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
     def _collect_unmanaged_vms(

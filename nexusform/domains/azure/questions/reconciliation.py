@@ -323,12 +323,14 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Build the batches of VMs in creation order as far as known: nodes by their own time or their cluster's."""
+    """Build the batches of VMs in creation order, nodes by their own time or their cluster's. Batches of an incomplete
+    export, in unknown order, or at times of unknown capacity have a reason to skip them.
+    """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
         timed += _list_nodes_with_creation_sort_key(cluster, skus)
-    # The plain VMs on a machine, each with its sort key.
+    # The plain VMs on a machine. Sort keys have the time, cluster or VM, number of the pool, and time of the node.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
             size = f"{vm.shape.cpu_cores} vCPU"
@@ -336,7 +338,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
-    uncertain_period = _find_uncertain_capacity_period(inventory)
+    uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory) or ("", "")
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
     is_complete = has_nodes and inventory.listed_kinds.issuperset(WORKLOAD_KINDS)
     is_after_removal = False
@@ -350,8 +352,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
             elif is_after_removal:
                 reason = DELETED
             else:
-                is_uncertain = uncertain_period is not None and uncertain_period[0] < time < uncertain_period[1]
-                reason = LATER if is_uncertain else ""
+                reason = LATER if uncertain_from < time < uncertain_to else ""
         yield VmCreationBatch(vms, reason)
 
 
@@ -374,7 +375,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
-    """Return the nodes on a machine with a known SKU, each with its sort key."""
+    """Yield the nodes on a machine with a known SKU; sort keys are time, cluster, number of the pool and own time."""
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones

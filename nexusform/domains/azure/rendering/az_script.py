@@ -165,7 +165,7 @@ class _ScriptWriter:
         """Render the checks of environment variables to set."""
         for inputs in group_inputs_by_name(self.inputs).values():
             for variable in inputs:
-                entry_suffix = f" ({variable.entry})" if variable.entry else ""
+                entry_suffix = f" ({variable.entry})" if variable.entry else ""  # in place of the full stop
                 meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
                 yield f': "${{{variable.upper_case}:?{meaning}}}"'
 

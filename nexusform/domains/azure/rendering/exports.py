@@ -188,9 +188,10 @@ class _DocumentWriter:
         """Build the parent id: the cluster for a pool, else the resource group."""
         if resource.type != POOL:
             return self._build_group(resource)
-        if resource.names[0] in self.clusters:
-            return f"${{azapi_resource.{self.clusters[resource.names[0]]}.id}}"
-        return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(resource.names[0])}"
+        cluster_name = resource.names[0]
+        if cluster_name in self.clusters:
+            return f"${{azapi_resource.{self.clusters[cluster_name]}.id}}"
+        return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(cluster_name)}"
 
     def _build_group(self, resource: AzureResource) -> str:
         """Build the id of a resource group: the one of the azure block, else a variable."""

@@ -256,7 +256,7 @@ class _Reconciler:
             )
 
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
-        """Run the replays of every site."""
+        """Run the replays of every site; a cluster with a recorded VM not observed counts as removed."""
         for site in self.sites:
             removed = {
                 check.name.rpartition("/")[2]

@@ -79,7 +79,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
 
 
 def read_agent_version(program: Path) -> str:
-    """Read the version of a hub agent from its build information. Raises ProgramProblem."""
+    """Read the version in the build information of a hub agent, else "of unknown version". Raises ProgramProblem."""
     try:
         found = _MODULE.search(program.read_bytes())
     except OSError as problem:

@@ -89,7 +89,7 @@ def check_pod_support(spec: PodSpec) -> None:
 
 
 def build_default_service(spec: PodSpec) -> Body | None:
-    """Build the Service behind the cluster's default spreading of a pod. Raises UnsupportedPodError."""
+    """Build the Service behind the cluster's default spreading of a pod, None for none. Raises UnsupportedPodError."""
     if spec.spread or spec.default_spread is None:
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:
@@ -103,11 +103,15 @@ def build_default_service(spec: PodSpec) -> Body | None:
 
 
 def _build_containers(spec: PodSpec) -> list[Body]:
-    """Build containers with the requests, and with the default scores of those without."""
+    """Build the containers of a pod: the first has all requests, and each one without a request adds a default score.
+
+    Raises UnsupportedPodError.
+    """
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
     count = max(len(spec.images), without_cpu, without_memory, 1)
     requests = ((without_cpu, spec.requests.cpu), (without_memory, spec.requests.memory))
+    # Requests need one more container if all of these have none.
     needs_first = any(amount and missing == count for missing, amount in requests)
     if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
         raise UnsupportedPodError("overhead or requests of init containers")

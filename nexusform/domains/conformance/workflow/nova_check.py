@@ -62,6 +62,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
             answers, has_timed_out = _run_driver(running, Path(program).name, sites, seconds)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
+    # The driver answers with the versions of its programs, then with the best hosts for each request.
     version = str(answers[0]["nova"]) if answers else "of unknown version"
     checked = 0
     differences: list[DecisionDifference] = []

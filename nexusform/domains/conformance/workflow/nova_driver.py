@@ -284,7 +284,7 @@ class NovaSiteState:
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Return the hosts of the highest weight, then add the server to a host."""
+        """Return the hosts of the highest weights, [] if none fits; add the server to the given host, or the first."""
         for name in request.get("released", ()):
             if name in self.servers:
                 self.release(name)
@@ -301,6 +301,7 @@ class NovaSiteState:
         states = list(filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ())
         weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
         size = self.document.get("settings", {}).get("host_subset_size", 1)
+        # Nova chooses one of the `size` best hosts; others of equal weight may be among them.
         best = [item for item in weighed if item.weight >= weighed[min(size, len(weighed)) - 1].weight - TOLERANCE]
         hosts = sorted(item.obj.host for item in best)
         host = request.get("host", next(iter(hosts), None))
@@ -417,7 +418,7 @@ def compute_zone_id(zone: str) -> str:
 
 
 def decide_requests() -> None:
-    """Decide the requests of all sites."""
+    """Decide the requests of the sites in the first argument or stdin; write to the second one or stdout."""
     logging.disable()
     objects.register_all()
     CONF([], project="nova", default_config_files=[])

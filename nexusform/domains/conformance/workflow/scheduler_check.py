@@ -220,7 +220,8 @@ class KubeSchedulerCheck:
 
     def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
         """Compare a decision, again if it differs: the scheduler draws among equal nodes, or missed an event."""
-        spec, is_daemon = scheduler.group.spec, outcome.workload.split("/")[1] == "DaemonSet"
+        spec = scheduler.group.spec
+        is_daemon = outcome.workload.split("/")[1] == "DaemonSet"  # NAMESPACE/KIND/NAME
         if is_daemon and not outcome.node:
             raise UnsupportedPodError("a daemon without a node")
         self._replace_spreading_service(build_default_service(spec))

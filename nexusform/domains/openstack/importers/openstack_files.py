@@ -132,7 +132,7 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
 
 
 def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the details of a host. Raises ValueError."""
+    """Return the details of a host, unknown ones if its row is missing. Raises ValueError."""
     if hostname not in nodes:
         return _UNKNOWN
     try:
@@ -142,7 +142,7 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
-    """Return the host of a hypervisor: of the same name, or with its first label."""
+    """Return the host of a hypervisor: of the same name, else the only one with its first label, else None."""
     if hostname in services:
         return hostname
     labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
@@ -150,6 +150,7 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 
 
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
+    """Return the values of a host in the inventory; `uuid` is its resource provider in Placement."""
     return {
         "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
         "unschedulable_reason": _explain_disabled_service(service),
@@ -196,7 +197,7 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "vcpus": int(row["vcpus"]),
         "memory_mib": int(row["ram"]),
-        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),
+        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),  # MiB of swap, rounded up
         "properties": _read_properties(row.get("properties")),
     }
 
@@ -211,6 +212,7 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
 
 
 def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the id and values of each server with capacity on a host; report unknown flavors and NUMA cells."""
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown = []
     for row in tables["servers"]:
@@ -237,7 +239,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **figures,
-                "vcpus": figures["vcpus"] + emulator - dedicated,
+                "vcpus": figures["vcpus"] + emulator - dedicated,  # the shared ones; `dedicated` includes `emulator`
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
@@ -335,6 +337,7 @@ def format_cpus(numbers: Iterable[int]) -> str:
 
 
 def _list_cpu_ranges(numbers: list[int]) -> Iterator[str]:
+    """Yield the ranges of sorted CPU numbers, such as "0-3" and "7"."""
     start = 0
     for end in range(1, len(numbers) + 1):
         if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
@@ -354,6 +357,7 @@ def _unwrap_versioned_object(value: Any) -> Any:
 
 
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a cell of Nova's NUMA topology to the form of the inventory."""
     shared = cell["cpuset"]
     return {
         "id": int(cell["id"]),
@@ -378,6 +382,7 @@ def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _parse_device_pool(pool: Any) -> dict[str, Any]:
+    """Convert a pool of Nova's PCI devices to the form of the inventory; its tags count as properties."""
     properties = dict(_unwrap_versioned_object(pool))
     properties |= properties.pop("tags", None) or {}
     node = properties.pop("numa_node", None)

@@ -103,7 +103,7 @@ def select_image_requests(image: Mapping[str, str]) -> dict[str, str]:
 def parse_flavor(
     flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str] | None = None
 ) -> FlavorRequest:
-    """Parse the properties of a flavor and of an image. `aliases` are those of nova.conf by name."""
+    """Parse the properties of a flavor and an image; an error becomes its `problem`. `aliases`: those of nova.conf."""
     try:
         return _parse(flavor, aliases, select_image_requests(image or {}))
     except ValueError as problem:
@@ -111,7 +111,7 @@ def parse_flavor(
 
 
 def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
-    """Parse the properties. Raises ValueError."""
+    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties."""
     properties = flavor.properties
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
@@ -159,7 +159,7 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the requested cells; CPUs and pages of a policy need one cell. Raises ValueError."""
+    """Return the requested cells, one for dedicated CPUs or a page size alone, None for neither. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -181,6 +181,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 
 
 def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
+    """Return the CPU policy of the flavor, else of the image, "" for none. Raises ValueError if they conflict."""
     policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
     rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
     if of_image in rejected.get(policy, ()):
@@ -189,6 +190,7 @@ def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> st
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
+    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError."""
     policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
     if policy not in ("", _PREFER) and of_image not in ("", policy):
         raise ValueError(_format_property_conflict(_THREADS))
@@ -201,7 +203,7 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
 
 
 def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
-    """Return the vCPUs with dedicated CPUs."""
+    """Return the vCPUs with dedicated CPUs: all for "dedicated", those of the mask for "mixed". Raises ValueError."""
     mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
     if bool(mask) is not (policy == MIXED):
         raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
@@ -210,7 +212,7 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
     # A mask of exclusions alone excludes from all vCPUs.
     prefix = f"0-{flavor.vcpus - 1}," if mask.startswith("^") else ""
     dedicated = _parse_cpus(f"{prefix}{mask}", _MASK)
-    if not frozenset() < dedicated < vcpus:
+    if not frozenset() < dedicated < vcpus:  # some, not all
         raise ValueError(_format_invalid_property(_MASK, mask))
     return dedicated
 
@@ -255,6 +257,7 @@ def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) ->
 
 
 def _parse_page_size_text(text: str) -> int | None:
+    """Return the page size in KiB, or one of PAGE_SIZES; None for "". Raises ValueError."""
     if text in PAGE_SIZES or not text:
         return PAGE_SIZES.get(text)
     match = re.fullmatch(r"(\d+)(?:([KMGT]?)B)?", text)

@@ -68,6 +68,7 @@ class NovaHostUsage(Struct, frozen=True):
         """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy."""
         count, policy = request.dedicated_vcpus, request.thread_policy
         has_trait = HYPERTHREADING in self.host.traits
+        # Hosts with the trait cannot isolate, and hosts without it do not have required threads.
         if {ISOLATE: True, REQUIRE: False}.get(policy) is has_trait:
             return False
         return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
@@ -84,6 +85,7 @@ class NovaHostUsage(Struct, frozen=True):
         has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
         if request.numa.needs_threads and not has_threads:
             return False
+        # Placement then has two candidates for the host, and Nova tries both.
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
         return self.fit_numa(request, attempts=1 + has_both) is not None
 
@@ -142,7 +144,7 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of the host of these records."""
+        """Return the use of the host named by the first record, with the VMs of the other records."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
@@ -155,7 +157,7 @@ class UsageTable:
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use by the servers of the inventory with a record, then by the flavors of other records."""
-        host = self._hosts[records[0]]
+        host = self._hosts[records[0]]  # the record of a host is its name
         present = {record for record in records if record.startswith(SERVER_RECORD)}
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)
         for key, server in self._servers.items():
@@ -185,6 +187,7 @@ class UsageTable:
         return f"{SERVER_RECORD}{key}" if is_recorded else ""
 
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
+        """Return the use without a server; its devices return to pools of its own cells first."""
         request = self._requests.get(server.sku_name, FlavorRequest())
         cells = update_host_cells(usage.cells, server.numa_cells, request.thread_policy, sign=-1)
         pools = list(usage.pools)

@@ -244,7 +244,7 @@ _HOW_TO_DESCRIBE: Final = (
 
 
 def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
-    """Build the filter of Placement's allocation candidates."""
+    """Build the filter of Placement's allocation candidates. The capacity of a host is given as one cell."""
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:

@@ -202,8 +202,9 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
+    """Return whether the cell has the memory of a guest cell, and set the size of its pages if it requests some."""
     pages = {item.size_kib: item for item in cell.pages}
-    sizes = sorted(pages, reverse=True)
+    sizes = sorted(pages, reverse=True)  # the last one is the smallest
     if guest.page_size:
         by_request = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
         for size in by_request.get(guest.page_size, [guest.page_size]):
@@ -226,6 +227,7 @@ def _select_dedicated_cpus(
         return None
     threads_per_core = max(map(len, cell.siblings), default=1)
     free = [core & cell.free_cpus for core in cell.siblings]
+    # By number of threads: the cores with at least as many free ones.
     by_threads = {
         threads: [core for core in free if len(core) >= threads]
         for threads in range(max(map(len, free), default=0), 0, -1)
@@ -277,6 +279,7 @@ def update_host_cells(
 
 
 def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign: int) -> HostCell:
+    """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1)."""
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
     pages = list(cell.pages)
     for index, item in enumerate(pages):

@@ -67,8 +67,9 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             members[host] = members.get(host, 0) + 1
     zone_names = frozenset(request.get("zones") or ()) or None
     constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), _FLAVOR)
-    answer = scheduler.try_place(Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints))
-    return {"host": answer[1].machine if answer is not None else None}
+    demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)
+    _, placement = scheduler.try_place(demand) or (0, None)
+    return {"host": placement.machine if placement is not None else None}
 
 
 def build_hosts_without_servers(

@@ -231,6 +231,7 @@ class AzureBackend(LineJournalBackend):
             return document or None, str(download.properties.etag)
 
     def _acquire_lease(self, seconds: int) -> Any:
+        """Acquire a lease of the blob; create the blob, empty, if it is absent."""
         from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 
         try:
@@ -249,6 +250,7 @@ class AzureBackend(LineJournalBackend):
         return {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
 
     def _write_lock_holder(self, info: LockInfo | None, lease_id: str | None = None) -> None:
+        """Write the holder of the lock to the metadata of the blob, or remove it (None)."""
         metadata = dict(self._blob.get_blob_properties().metadata or {})
         metadata.pop(_LOCK, None)
         if info is not None:

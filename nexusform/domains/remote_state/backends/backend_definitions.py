@@ -115,7 +115,7 @@ def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _list_postgres_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the server alone: the rest of a connection string may contain secrets."""
+    """Return the server alone, () if none is named: the rest of a connection string may contain secrets."""
     text = str(settings.get("conn_str") or read_variable("PG_CONN_STR") or "")
     if "://" in text:
         host = re.split(r"[/?]", text.partition("://")[2])[0].rpartition("@")[2]

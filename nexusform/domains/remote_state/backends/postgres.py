@@ -217,7 +217,7 @@ class PostgresBackend:
         return [StoredStateVersion(str(number), str(timestamp)) for number, timestamp in rows]
 
     def read_version(self, version: str) -> bytes:
-        """Return an earlier document by its id."""
+        """Return an earlier document by its id. Raises BackendProblem if there is none."""
         query = (
             "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN v.document END "
             "FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "

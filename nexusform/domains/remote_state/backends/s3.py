@@ -159,7 +159,7 @@ class S3Backend(LineJournalBackend):
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
         ends = f"/{self._base_key}"
-        middle = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]
+        middle = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
         return [DEFAULT_WORKSPACE, *sorted(name for name in middle if "/" not in name)]
 
     def select_workspace(self, name: str) -> S3Backend:

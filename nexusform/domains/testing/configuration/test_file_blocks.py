@@ -206,7 +206,7 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
 
 
 def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
-    """Return a keyword, by default the first allowed one."""
+    """Return a keyword; the first allowed one if it is absent, or, with a problem, invalid."""
     if attribute is None:
         return allowed[0]
     word = get_bare_keyword(attribute)
@@ -326,6 +326,7 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
         detail = f"The target of {block.type} must be {target_noun}."
         problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
+    # Only modules have no mode.
     name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")
     if other in arguments:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'

@@ -50,7 +50,7 @@ class TestFileScope(Struct, frozen=True):
     runs: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value of a traversal's root."""
+        """Return the value of a traversal's root, the number of steps it takes, and problems."""
         root, name = traversal.root.name, _get_first_name(traversal)
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
@@ -79,7 +79,7 @@ class AssertionScope(Struct, frozen=True):
         return self.inner.functions
 
     def lookup(self, traversal: Traversal) -> LookupResult:
-        """Return the value of a traversal's root."""
+        """Return the value of a traversal's root, the number of steps it takes, and problems."""
         root = traversal.root.name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
@@ -192,7 +192,7 @@ def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -
 def _evaluate_override(
     expression: Expression | None, scope: TestFileScope, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """Return the values of an override as plain data."""
+    """Return the values of an override as plain data; {} without values, or, with a problem, if they are no object."""
     if expression is None:
         return {}
     value, new_problems = evaluate_expression(expression, scope)
@@ -263,7 +263,7 @@ def _create_output_module(call: ModuleCall, override: Override, problems: list[D
 
 
 def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
-    """Return the outputs of an override by name."""
+    """Return the outputs of an override by name; {} without values, or, with a problem, if they are no map."""
     expression_map = override.values
     if expression_map is None:
         return {}

@@ -92,6 +92,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
 
 def _parse_address(text: str) -> tuple[str, int]:
+    """Parse HOST:PORT, with an IPv4 address or localhost. Raises UsageError."""
     host, _, port = text.rpartition(":")
     host = {"localhost": "127.0.0.1"}.get(host, host.strip("[]"))
     is_port = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
@@ -105,6 +106,7 @@ def _parse_address(text: str) -> tuple[str, int]:
 
 
 def _read_token(path: str) -> str:
+    """Read the token in a file, "" without a path. Raises UsageError."""
     if not path:
         return ""
     try:

@@ -140,7 +140,7 @@ def build_placement_rules(
 def _find_group(
     vdu: str, value: Any, node: Node, notes: DocumentFindings, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group in the scheduler_hints of a VDU, by reference or by name."""
+    """Return the group in the scheduler_hints of a VDU, by reference or name; None, with a warning if unknown."""
     group_name = value
     if isinstance(value, dict):
         for hint in value:

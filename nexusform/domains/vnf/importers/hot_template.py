@@ -87,6 +87,7 @@ class _ResourceContext(Struct, frozen=True):
 
 
 def _add_template(reading: HotReading, context: _ResourceContext) -> None:
+    """Parse the resources of a template, up to a maximum over all templates."""
     template = context.template
     resources = find_first_field(template.root, "resources", "Resources")
     if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):

@@ -141,7 +141,7 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 
 
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
-    """Return the requested deployment flavour, or the only one."""
+    """Return the requested deployment flavour, or the only one; None with an error if there is no such one."""
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
     names_text = ", ".join(f'"{name}"' for name in flavours)
     if flavour_id in flavours:
@@ -165,7 +165,7 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
 def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
 ) -> Vdu:
-    """Return a VDU with its minimum, maximum and initial number."""
+    """Return a VDU with its numbers of VMs; `level` is the number at the default level, None without one."""
     minimum, maximum = 0, None
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
@@ -173,7 +173,7 @@ def _build_vdu(
         # The YANG default of the minimum is 1.
         minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, 1)
         maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
-    if maximum in range(minimum):
+    if maximum is not None and maximum < minimum:
         detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     return Vdu(
@@ -239,6 +239,7 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
 
 
 def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
+    """Yield the instantiation levels of the flavour: numbers of VMs by VDU, and scale levels by aspect."""
     bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
     for name, body in bodies.items():
         sizes: dict[str, int] = {}
@@ -255,7 +256,7 @@ def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> It
 
 
 def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings) -> str:
-    """Return the default level: the named one, else the first."""
+    """Return the named default level, else the first or "". An unknown name, or none for several levels, is wrong."""
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
     default_name = _get_name(default_node)

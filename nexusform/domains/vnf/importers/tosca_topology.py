@@ -96,7 +96,7 @@ def parse_topology(
 
 
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:
-    """Return the topology template of a document, at any of its usual positions."""
+    """Return the topology template of a document, at any of its usual positions; an absent node without one."""
     for wrapper in (document, document.get_node("service_template"), document.get_node("vnfd")):
         topology = wrapper.get_node("topology_template")
         if isinstance(topology.data, dict):
@@ -114,7 +114,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of a deployment flavour; all if none matches."""
+    """Return the documents of a deployment flavour; all without a choice, or, with an error, if none matches."""
     flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
     flavours.pop("", None)
     if not flavour_id or not flavours:

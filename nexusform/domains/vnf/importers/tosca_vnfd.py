@@ -139,7 +139,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
         upper = topology.get_value(profile, "max_number_of_instances")
         minimum = parse_instance_count(lower, notes, "the number of instances") or 0
         maximum = parse_instance_count(upper, notes, "the number of instances")
-    if maximum in range(minimum):
+    if maximum is not None and maximum < minimum:
         detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
         notes.add_error(profile, INVALID_DOCUMENT, detail)
     initial, initial_node = scaling.initial.get(vdu.name, (max(minimum, 1), profile))
@@ -192,7 +192,7 @@ def _parse_storage(node: Node, notes: DocumentFindings) -> int | None:
 
 
 def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
-    """Return a size in MiB; None, and a warning, if it is invalid."""
+    """Return a size in MiB; None if it is absent, or, with a warning, invalid."""
     if node.is_absent:
         return None
     size = convert_to_mib(node.data, units)
@@ -343,7 +343,7 @@ def _list_legacy_aspects(
     initial_counts: dict[str, tuple[int, Node]],
     bounds: dict[str, tuple[int, int | None]],
 ) -> Iterator[ScalingAspect]:
-    """Yield the Scaling policies as aspects of their names; the figures of their VDUs are added."""
+    """Yield the Scaling policies as aspects of their names; add the VDUs to `initial_counts` and `bounds`."""
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in _SCALING:
             continue

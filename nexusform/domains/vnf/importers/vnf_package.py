@@ -256,7 +256,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the document of the flavour, followed by those with its declared types."""
+    """Return the document of the flavour, followed by those with its declared types; None without a document."""
     if document is None:
         return None
     own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
@@ -288,7 +288,7 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the top HOT file of a flavour, and the nested ones by file name."""
+    """Return the top HOT file of a flavour, None without one, and the nested ones by file name (by path if taken)."""
     folders = _list_hot_folders(names)
     # Without a flavour it is the only folder; without such a folder, the base folder.
     if not flavour and len(folders) == 1:

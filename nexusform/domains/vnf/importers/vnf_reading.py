@@ -122,8 +122,9 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
         return merged_vdu
     if not vdu.has_bounds:
         return replace(merged_vdu, minimum=hot_vdu.minimum, maximum=hot_vdu.maximum, initial=hot_vdu.initial)
-    maximum = hot_vdu.initial if vdu.maximum is None else min(hot_vdu.initial, vdu.maximum)
-    return replace(merged_vdu, initial=max(maximum, vdu.minimum))
+    # The number of the HOT file, within the bounds of the VNFD.
+    initial = hot_vdu.initial if vdu.maximum is None else min(hot_vdu.initial, vdu.maximum)
+    return replace(merged_vdu, initial=max(initial, vdu.minimum))
 
 
 def _warn_vdu_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:

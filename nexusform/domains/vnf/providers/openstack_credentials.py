@@ -96,6 +96,7 @@ def fetch_token(credentials: Credentials) -> str:
 
 
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
+    """Read the credentials of a cloud from the first clouds.yaml found. Raises ProviderProblem."""
     named = read_variable("OS_CLIENT_CONFIG_FILE")
     paths = [Path(place).expanduser() for place in ((named,) if named else _PLACES)]
     path = next(filter(Path.is_file, paths), None)
@@ -117,6 +118,7 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
 
 
 def _check_login(credentials: Credentials, source: str) -> Credentials:
+    """Return the credentials if they are enough for a login. Raises ProviderProblem."""
     fields = credentials.fields
     if "auth_url" not in fields:
         raise ProviderProblem(

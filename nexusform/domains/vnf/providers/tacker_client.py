@@ -145,6 +145,9 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
+        """Send a request, again with a new token after a 401. A 404 to GET or DELETE is an answer, other errors raise
+        TackerProblem.
+        """
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials is not None:
             self._token = self._token or fetch_token(self._credentials)

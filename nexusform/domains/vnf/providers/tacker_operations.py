@@ -115,7 +115,7 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
-        """Select retry, rollback or fail for FAILED_TEMP: fail without support of rollback."""
+        """Request the action for FAILED_TEMP: rollback after too many retries, fail without support of rollback."""
         action = self.on_failure
         if action == RETRY and retries > _MAX_RETRIES:
             action = ROLLBACK
@@ -129,6 +129,7 @@ class OperationRunner(Struct, frozen=True):
             raise ProviderProblem(f"{_describe_operation_error(operation)} {problem}") from None
 
     def _read_or_postpone(self, path: str) -> Mapping[str, Any] | None:
+        """Read an object, None if it is absent. Raises StepPending if Tacker is unreachable, else TackerProblem."""
         try:
             return self.client.read(path)
         except TackerProblem as problem:
@@ -206,6 +207,7 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
+    """Yield the VNFCs of an instance, each with its zone and its order of creation."""
     ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")

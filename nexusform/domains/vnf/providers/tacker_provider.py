@@ -188,6 +188,7 @@ class TackerProvider(FixedIdentity):
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
+        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted."""
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
         instance_id = get_text(known, "vnf_instance_id")
@@ -218,7 +219,7 @@ class TackerProvider(FixedIdentity):
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
-            prefix = f"{owner.rpartition('#')[0]}#"
+            prefix = f"{owner.rpartition('#')[0]}#"  # an owner is ID#CREATION
             candidates += [
                 instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
             ]
@@ -243,10 +244,11 @@ class TackerProvider(FixedIdentity):
     def _change_levels(
         self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any], *, only_in: bool = False
     ) -> None:
-        """Change each aspect from its observed level to its target, in before out."""
+        """Change each aspect from its observed level to its target, scaling in before out; with `only_in` only in."""
         targets = compute_target_levels(planned)
         steps = {aspect: target - instance.scale_levels.get(aspect, 0) for aspect, target in targets.items()}
-        for aspect, difference in sorted(steps.items(), key=lambda item: (item[1] > 0, item[0])):
+        for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
+            difference = steps[aspect]
             if difference == 0 or (only_in and difference > 0):
                 continue
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
@@ -300,7 +302,7 @@ def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
 def _add_observed_vnfcs(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return attributes with the observed VNFCs and scale levels."""
+    """Return attributes with the observed VNFCs and scale levels; the ids of VNFCs in the note take precedence."""
     recorded_ids = get_mapping(note, _IDS_KEY)
     observed = match_vnfcs({**attributes, **({"vnfc_ids": recorded_ids} if recorded_ids else {})}, instance.vnfcs)
     targets = compute_target_levels(attributes)
@@ -325,7 +327,7 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
 
 
 def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
-    """Return whether an interrupted run of this step healed already."""
+    """Return whether an interrupted run of this step healed already: it recorded its operation, or the one before."""
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
@@ -362,6 +364,7 @@ def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the changes of a VNF not supported by Tacker; a VNF without an instance is to be created."""
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return

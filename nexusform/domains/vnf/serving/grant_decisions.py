@@ -298,6 +298,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
 
 
 def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Group the names of VNFCs by VDU. A removed one has its name in `resource`, since its id may be another."""
     names: dict[str, list[str]] = {}
     for resource in resources:
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]

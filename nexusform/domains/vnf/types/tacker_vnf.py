@@ -239,6 +239,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
+    """Build the problem of a rule contradicted by another one, or with too few locations for its VMs."""
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label != "anti-affinity" else ""
@@ -265,7 +266,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return one pool per VDU, in source order."""
+    """Return one pool per VDU, in source order; no demand for unknown documents, or with errors among the problems."""
     if not has_known_documents(attributes):
         return None, []
     vnf = read_documents(attributes).vnf
@@ -338,7 +339,7 @@ def _list_unmet_problems(
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
-    """Return the VMs of the VNFCs of a prior object."""
+    """Return the VMs of the VNFCs on a machine of a prior object; () if its documents are unknown."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     if not has_known_documents(attributes):
         return ()
