@@ -532,7 +532,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
             "node-sku-difference",
             f'the node "{node.name}" has {cpus} vCPUs and {memory} GiB, but its VM SKU {sku.name} '
-            f"{sku.vcpus} vCPUs and {sku.memory_gib} GiB has other sizes. The larger sizes are used.",
+            f"has {sku.vcpus} vCPUs and {sku.memory_gib} GiB. The larger sizes are used.",
             Severity.WARNING,
         )
     return AzVmSize(
