@@ -104,8 +104,8 @@ class _ChoiceBuilder(Struct):
                 )
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
-        """Assign a cell of the unit to each option. Linked cells go in the order of their machines (types below -1: of
-        cleared ones), so that all shares of a multi-cell VM are on one machine; others by cost.
+        """Assign a cell of the unit to each option. Linked cells are used in the order of their machines (types
+        below -1: of cleared ones) to keep all shares of a multi-cell VM on one machine; others by cost.
         """
         cells = list(unit.cells)
         if unit.machines != -1:

@@ -261,7 +261,7 @@ class RepackProgram:
             self._program.add_column(1.0, len(hosts), entries, equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on these `size` equal machines."""
+        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines."""
         program = self._program
         for kind, sku in self._arrivals:
             if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
