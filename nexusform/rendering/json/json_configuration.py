@@ -124,7 +124,7 @@ def _build_output(output: Output) -> dict[str, Any]:
 def _build_variable(variable: Variable) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if variable.default is not None:
-        plain = convert_to_plain(variable.default)[0]
+        plain, _ = convert_to_plain(variable.default)
         document["default"] = REDACTED if variable.sensitive and plain is not None else plain
     return document | _build_common_declaration_keys(variable)
 
@@ -163,7 +163,7 @@ def _build_repetition(count: Expression | None, for_each: Expression | None) -> 
 
 
 def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
-    texts = [list_references([reference])[0] for reference in references]
+    texts = [list_references([reference])[0] for reference in references]  # the longest: without prefixes
     return omit_empty({"depends_on": texts})
 
 

@@ -282,7 +282,7 @@ def _build_planned_object(change: Change, show: bool) -> dict[str, Any]:
 
 def _build_output(output: OutputState, show: bool) -> dict[str, Any]:
     document: dict[str, Any] = {"sensitive": output.sensitive}
-    if not build_unknown_mask(output.value):
+    if not build_unknown_mask(output.value):  # unknown values are omitted
         document["value"] = build_visible_value(
             output.value, _get_sensitive_paths(output.sensitive), show_sensitive=show
         )
@@ -414,6 +414,7 @@ def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
 
 
 def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
+    """Build the most severe status of the instances of a declaration, and each of them."""
     return {
         "address": _build_check_address(kind, address),
         "status": min((instance.status for instance in instances), key=_get_severity_rank),
@@ -422,6 +423,7 @@ def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> d
 
 
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
+    """Build the parts of a declared address: of a resource, or as in `module.a.output.b` (module, kind, name)."""
     if kind == "resource":
         parsed = parse_address(address)
         keys = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}

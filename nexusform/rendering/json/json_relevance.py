@@ -133,7 +133,7 @@ class _ReferenceAnalysis:
                 path = reference.module
                 call = self.find_module(path[:-1]).calls.get(path[-1].name) if path else None
                 input_value = call.inputs.get(name) if call else None
-                return _build_references(path[:-1], input_value[0]) if input_value else ()
+                return _build_references(path[:-1], input_value[0]) if input_value else ()  # its expression
             case "local":
                 local = module.locals.get(name)
                 return _build_references(reference.module, local.expression) if local else ()
@@ -207,7 +207,7 @@ def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Refer
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument or nested blocks of that name."""
-    for labels in ((), ("label",)):
+    for labels in ((), ("label",)):  # nested blocks without and with a label
         parts, _ = decode_body(block.body, BodySchema({name: False}, {name: labels}), partial=True)
         for argument in parts.attributes.values():
             yield from list_traversals(argument.expression)
@@ -233,5 +233,5 @@ def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey
 
 def _convert_step(step: Step) -> str | int:
     if isinstance(step, TraverseAttribute):
-        return int(step.name) if step.name.isdecimal() else step.name
+        return int(step.name) if step.name.isdecimal() else step.name  # `a.0` is `a[0]`
     return step.key if isinstance(step.key, str) else int(step.key)

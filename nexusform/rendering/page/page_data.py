@@ -314,7 +314,7 @@ def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _Num
     numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []
     for number in numbers:
-        if runs and number == runs[-2] + runs[-1]:
+        if runs and number == runs[-2] + runs[-1]:  # first number and count of the last run
             runs[-1] += 1
         else:
             runs += [number, 1]

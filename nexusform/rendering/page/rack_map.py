@@ -288,7 +288,7 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of a VM, or None."""
+    """Find the row of a VM, by action if it exists on one side only; else the first, None without rows."""
     # A cluster replaced on another site has one row for removal and one for placement.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:

@@ -185,7 +185,7 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
     """Return both sides if VMs existed before and something changes."""
     if site.is_current_only:
         return _CURRENT
-    had_vms = any(vm.before is not None and vm.address for vm in site.vms)
+    had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
     has_changes = any(vm.mark is not ChangeMark.KEPT for vm in site.vms)
     return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
 
@@ -300,7 +300,7 @@ class _SiteDrawing:
         size = machine.facts.memory_gib_per_cell or 1
         share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)
         parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
-        if not location.cells:
+        if not location.cells:  # drawn over all cells of the machine
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
@@ -417,7 +417,7 @@ class RackOverviewDrawing:
         self._racks = site.racks[: max(rack_limit, 0)]
         lines = -(-len(self._racks) // _RACKS_PER_LINE)
         self.width = _RACKS_PER_LINE * _STEP
-        self.height = 26 + 20 + 26 + 20 + lines * _LINE
+        self.height = 26 + 20 + 26 + 20 + lines * _LINE  # heading, note, legend and gap above the racks
         self._unmarked = _select_unmarked(site)
 
     def render_markup(self, top: int, margin: int) -> list[Markup]:

@@ -102,7 +102,7 @@ def _truncate_line(line: str) -> str:
 def _build_notes(view: PlanReportData) -> Section:
     """Build the notes. The age of the inventory is in the last line."""
     section = plan_sections.build_note_section(view)
-    return replace(section, notes=tuple(note for note in section.notes if note[0] != INVENTORY))
+    return replace(section, notes=tuple((heading, text) for heading, text in section.notes if heading != INVENTORY))
 
 
 def _build_picture(view: PlanReportData) -> Section:

@@ -50,7 +50,7 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
         before = after - growth[cluster]
         if table.pool != _CONTROL_PLANE or not after:
             continue
-        if lost and lost * 2 >= after:
+        if lost and lost * 2 >= after:  # no majority remains
             yield f"{table.cluster} loses etcd quorum: {lost} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
             yield (f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum")
@@ -111,6 +111,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
 
 
 def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
+    """Count a pod as up (also if replaced in batches), removed, new, or disrupted at the removal of its node."""
     effect = compute_effect(pod)
     is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
     if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):

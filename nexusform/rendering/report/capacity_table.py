@@ -85,7 +85,7 @@ def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[
 def _build_site_figures(
     rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]], other_capacity: Sequence[SiteResourceCapacity]
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
-    """Build the figures of every site, in plan order."""
+    """Build the figures of every site, in plan order. The first row of a site is its largest SKU."""
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
     figures = {site: tuple(_list_figures(rows, free_label)) for site, rows in rows_by_site.items()}

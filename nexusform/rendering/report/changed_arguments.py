@@ -147,7 +147,7 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     """Return whether users can set an argument. Without a schema, assume that they can."""
-    if name in MAPS:
+    if name in MAPS:  # maps of placements are never set by users
         return False
     if schema is None:
         return True

@@ -124,12 +124,14 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append("capacity never drops")
     if figures.minutes is not None:
         minutes = figures.minutes.max
-        duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
+        duration = (
+            f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
+        )  # rounded up
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)
-        verbs = {0: "replace", count: "destroy"}
+        verbs = {0: "replace", count: "destroy"}  # by deleted objects: none or all, else some
         further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
     return "; ".join([", ".join(clauses), *further_clauses])
 

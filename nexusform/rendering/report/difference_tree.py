@@ -132,6 +132,7 @@ class Comparison(Struct, frozen=True):
         return self._compare_named(name, old, new, value_type, marks)
 
     def _compare_named(self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+        """Compare two values; add the name ("" for none) and a mark if the change forces replacement."""
         node = self._build_node(old, new, value_type, marks)
         forces_replacement = marks.replacement is True and node.symbol != SAME
         return node._replace(name=name, forces_replacement=forces_replacement) if name or forces_replacement else node

@@ -62,6 +62,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
     split_names = list(map(_split_number, dict.fromkeys(names)))
+    # A number is padded if it starts with 0 and is not 0. Width 0 below: not padded, -1: a name without a number.
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
     groups: dict[tuple[str, int], list[str]] = {}
     for prefix, digits in split_names:
@@ -237,7 +238,7 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
 
 
 def _find_folded_key_position(address: Address) -> int | None:
-    """Return the slot of the key to fold by: -1 = own key (it has priority), 0, 1, ... = a module's, None."""
+    """Return -1 for the address's own key, else the position of the last module with a key, None without any key."""
     if address.key is not None:
         return -1
     for position in range(len(address.module) - 1, -1, -1):
@@ -338,7 +339,7 @@ class SitePools(Struct, frozen=True):
 
 
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
-    """Build the pool rows by site; more tables than the maximum fold into shared rows."""
+    """Build up to MAX_ROWS pool rows per site; more tables than the maximum fold into shared rows."""
     names = {site.id: site.name for site in plan.sites}
     by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
     is_folded = len(tables) > maximum
@@ -402,7 +403,9 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Name racks equal on every site, and the clusters; None for clusters without a common name or prefix."""
+    """Return rows with the clusters of all sites, and with rack names if equal on all; None if clusters of a row have
+    several prefixes.
+    """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
         racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}
@@ -472,7 +475,7 @@ def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[in
 
 
 def format_range(numbers: Iterable[int]) -> str:
-    """Format numbers as `3` or `3..5`."""
+    """Format numbers as `3` or `3..5`; `-` without any."""
     distinct_numbers = sorted(set(numbers))
     if not distinct_numbers:
         return "-"

@@ -152,6 +152,7 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
 
 
 def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
+    """Describe a created or deleted object by its sign (its only change has no path), another by its fields."""
     if not changes[0].path:
         return f"{'+' if changes[0].new else '-'}{title}"
     texts = list(map(_describe_field, changes[:_MAX_FIELDS]))

@@ -123,7 +123,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
         addresses = [replace(member.rows[0].address, key=None) for member in members]
         # All keys of the blocks are equal, so they follow the text of the blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
-        for block_fold in fold_addresses(addresses, [None] * len(members)):
+        for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]
             if len(blocks) == 1 or not key_text.startswith("["):
                 folded += blocks
@@ -203,7 +203,7 @@ _WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Actio
 def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
     """Return the attributes without sensitive values."""
     hidden_names = {path[0] for path in sensitive if path}
-    if () in sensitive:
+    if () in sensitive:  # the whole object
         return {}
     return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
 
@@ -294,6 +294,7 @@ def _read_text(attributes: _Attributes, name: str) -> str:
 
 
 def _describe_machine_action(attributes: _Attributes) -> str:
+    """Return the action and machine of a machine action, `ACTION of MACHINE`; "" for other objects."""
     if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
         return ""
     return f"{attributes.get('action')} of {attributes['machine_id'].rpartition('/')[2]}"

@@ -282,7 +282,7 @@ _PoolKey: TypeAlias = tuple[str, str, str, str]
 
 
 def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
-    """Return the key of the pool of a row: all VMs of a block of plain VMs share one."""
+    """Return the key of the pool of a row: plain VMs share one by site and block, others have one by address."""
     if cluster == str(address.config_address):
         return (site_id, cluster, kind, pool)
     return ("", str(address), kind, pool)
@@ -426,7 +426,7 @@ _PENDING_DEPARTURE = ("is forgotten and stays", "are forgotten and stay")
 
 
 def get_leaving_verb(line: PlacementLine) -> str:
-    """Return `leaves` or `lose` for objects without a new location, else ""."""
+    """Return `leaves`, `loses` or `is forgotten and stays on` for objects removed, lost or forgotten, else ""."""
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
         verbs = _PENDING_DEPARTURE
@@ -434,6 +434,7 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
+    """Build the line of one row, without an origin unless the object leaves it."""
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # another node of the same machine
@@ -530,7 +531,7 @@ def _collect_racks(locations: Iterable[ObjectLocation | None]) -> set[str]:
 
 
 def format_alternatives(numbers: Iterable[int]) -> str:
-    """Format distinct numbers in ascending order: `3`, `3 or 4`, `3, 4 or 5`."""
+    """Format distinct numbers in ascending order: `3`, `3 or 4`, `3, 4 or 5`; `0` without any."""
     *first_texts, last_text = map(str, sorted(set(numbers) or {0}))
     return f"{', '.join(first_texts)} or {last_text}" if first_texts else last_text
 

@@ -187,7 +187,7 @@ _AZURE_RULE: Final = (
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
     sites = {site.id: site for site in plan.sites}
-    # The largest SKU of a site comes first.
+    # The largest SKU of a site comes first, so in reverse it is the one kept.
     capacities = {row.site_id: row.after for row in reversed(plan.capacity)}
     for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
         rows = list(group)
@@ -213,7 +213,7 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 def _describe_groups(rows: Sequence[OutOfService]) -> str:
     """Return `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, the largest group first."""
     groups = Counter(_describe_status(row.status) for row in rows)
-    ordered = sorted(groups.items(), key=lambda entry: (-entry[1], entry[0]))
+    ordered = sorted(groups.items(), key=lambda entry: (-entry[1], entry[0]))  # by number, then by text
     texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
     remaining = sum(count for _, count in ordered[_MAX_GROUPS:])
     return "; ".join([*texts, f"{remaining:,} more"] if remaining else texts)

@@ -340,9 +340,9 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only: bool) -> Ta
     return Table(
         headers,
         rows,
-        figures=frozenset({3, 5}),
+        figures=frozenset({3, 5}),  # VMs, per rack
         caption=caption,
-        details=frozenset({6, 7}),
+        details=frozenset({6, 7}),  # the certainty
         compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),
         is_grouped=True,
         is_firm=True,
@@ -357,7 +357,7 @@ def _build_pool_row(row: PoolRow, columns: int) -> Row:
 
 def _build_compact_row(row: PoolRow) -> Row:
     if row.spread:
-        spread, expected = row.spread, row.note.partition(";")[0]
+        spread, expected = row.spread, row.note.partition(";")[0]  # the spread shows the deviating racks
     else:
         spread, expected = f"{row.per_rack} on {row.racks}", row.note
     note = enclose(" (", expected, ")")
@@ -387,7 +387,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section
     items = chain.from_iterable(group.items for group in section.groups)
-    others = [item for item in items if item.symbol not in ("~", "+")]
+    others = [item for item in items if item.symbol not in ("~", "+")]  # neither moved nor new
     return replace(section, groups=(ItemGroup("", (*map(_build_item, listed), *others)),))
 
 
@@ -496,7 +496,7 @@ def build_cause_section(view: PlanReportData) -> Section:
     parts: list[str | StyledText] = []
     for cause in causes[:_MAX_CAUSES]:
         parts += [", ", cause]
-    parts[0] = "Cause: "
+    parts[0] = "Cause: "  # instead of the first comma
     hidden_count = len(causes) - _MAX_CAUSES
     parts.append(f" and {hidden_count:,} more." if hidden_count > 0 else ".")
     return Section("", (tuple(parts),), name="causes")

@@ -174,7 +174,7 @@ class _DifferenceRenderer:
 
     def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
         is_map = node.kind is NodeKind.MAP
-        width = node.width + 2 if is_map else node.width
+        width = node.width + 2 if is_map else node.width  # with the quotation marks of keys
         lines = self.render_attributes(node.children, level, width, is_map=is_map, show_null=False)
         if node.hidden:
             lines.append(self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1))

@@ -134,7 +134,7 @@ def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[st
     section = plan_sections.build_change_section(view)
     if section.has_content:
         parts = render_plan_section(section, width, paint, hint="; -details shows each")
-        _, _, lines = "\n".join(parts).partition("\n")
+        _, _, lines = "\n".join(parts).partition("\n")  # without the title of the section
         return [plan_sections.CHANGES_TITLE, lines]
     return [] if view.plan.has_changes else _render_no_changes(view.plan, width, paint)
 
@@ -213,7 +213,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the path of the plan and the command to apply it; "" in automation without a saved plan."""
+    """Return the path of a saved plan with the command to apply it, else a note about -out; "" if nothing can be
+    applied, or without `hints` or `next_step`.
+    """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
         if plan.is_rejected:
@@ -259,7 +261,7 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
     """Join clauses after a label and wrap them to the width."""
     lines = [f"{label} {clauses[0]}"]
     for clause in clauses[1:]:
-        if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:
+        if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:  # with ", " before and "," after it
             lines[-1] += f", {clause}"
         else:
             lines[-1] += ","
@@ -475,10 +477,9 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
 
 
 def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ...
-    clusters.nf.hcl:73` in at most three lines, then the proposed code. A longer text is cut at the end of a
-    sentence or clause. A
-    warning lists all of its subjects, on further lines if needed.
+    """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ... clusters.nf.hcl:73` in at
+    most three lines, then the proposed code. A longer text is cut at the end of a sentence or clause. A warning lists
+    all of its subjects, on further lines if needed.
     """
     return [
         *_render_entry_text(entry, width, paint),
@@ -487,6 +488,7 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
+    """Render mark, id, subjects, text and locations of an entry, with the longest text to fit the lines."""
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"

@@ -42,7 +42,7 @@ def _format_name(step: StepEvent) -> str:
 
 
 def _append_id(text: str, object_id: str, width: int) -> str:
-    """Append the id of an object to a line if the width allows it."""
+    """Append the id of an object ("" for none) to a line if the width allows it (0: always)."""
     line = f"{text} [id={escape_control_characters(object_id)}]"
     return line if object_id and (not width or count_columns(line) <= width) else text
 
@@ -71,7 +71,7 @@ def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> 
     """Return `ADDR: Creation complete after 3s [id=X]` or the error."""
     if step.outcome is StepOutcome.SKIPPED:
         return wrap_hanging(f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width)
-    noun = _STEP_WORDS[step.kind][1]
+    _, noun = _STEP_WORDS[step.kind]
     if step.outcome is StepOutcome.WAITING:
         verb = "wait" if step.kind is StepKind.UPDATE else "waits"
         head = paint(f"{_format_name(step)}: {noun} {verb}", "bold", "yellow")

@@ -91,7 +91,7 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
 def run_question(
     flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
 ) -> int:
-    """Read the input, answer the question and print the answer or diagnostics. Without `pods`, machines only."""
+    """Read the input, answer the question and print the answer or diagnostics. Without `has_pods`, read no pods."""
     inputs = open_snapshot(flags.create_context(), flags.answer.plan, has_pods=has_pods)
     return build_and_write_answer(flags, inputs, build_answer)
 

@@ -241,7 +241,7 @@ class SkuCount(Struct, frozen=True):
 
 class MixAnswer(Struct, frozen=True):
     """Number of complete sets of a mix. `sets` fit if all VMs are placed at once, larger SKUs first, and
-    `sets` + 1 do not; `one_by_one` fit if set follows set. `short` is the SKU the next set lacks, by
+    `sets` + 1 do not; `sequential_sets` fit if set follows set. `short` is the SKU the next set lacks, by
     `missing` VMs. `remaining`: additional VMs of each SKU next to the `sets`. With unknown NUMA cells all are
     bounds, `remaining` applies to the minimum of sets, and `short` is None.
     """
@@ -296,7 +296,7 @@ def _compute_mix_bounds(
     for part in parts:
         sku = part.sku
         if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
-            reductions.append(_UNBOUNDED)
+            reductions.append(_UNBOUNDED)  # any of the cells may be chosen, so no set is certain
         else:
             share = Share.compute(sku)
             blocked_by_others = 0

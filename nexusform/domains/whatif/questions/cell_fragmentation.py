@@ -67,7 +67,7 @@ class _NumaCell(Struct):
 
 
 class CellUsability(StrEnum):
-    """Classification of a cell, see Fragmentation."""
+    """Classification of a cell, see FragmentationCounts."""
 
     OPEN = "open"
     TAKEN = "taken"
@@ -124,7 +124,7 @@ def compute_cell_fragmentation(
     broken = cells[CellUsability.BROKEN]
     (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
     free_vcpus, free_memory = _sum_free(countable)
-    first_vms = [cell.vms[0].vm for cell in broken]
+    first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return FragmentationCounts(
@@ -209,6 +209,7 @@ def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: C
         return CellUsability.SMALL
     if cell.vcpus >= sku.cpus_in_cell and cell.memory >= sku.memory_in_cell:
         return CellUsability.OPEN if cell.disk >= sku.disk_gib else CellUsability.SPOILED
+    # The cell is not empty, or the SKU would fit.
     share = (sku.memory_in_cell, sku.cpus_in_cell)
     largest = max((vm.sku.memory_in_cell, vm.sku.cpus_in_cell) for vm in cell.vms)
     return CellUsability.TAKEN if largest >= share else CellUsability.BROKEN

@@ -199,14 +199,16 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the working trial of a set, or None: with taints on the clusters picked again."""
+        """Return the working trial of a set with its outcome: the first order without interruption, with taints on the
+        clusters picked again; None if there is none.
+        """
         for order in permutations(group):
             trial = EvictionProposal(order)
             outcome = self._evaluate_trial(trial)
             returned = {item.cluster for item in outcome.list_repicked_evictions(trial)}
             if returned - self.taintable:
                 self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
-                break
+                break  # no order helps: only a taint keeps these clusters away
             if returned:
                 trial = EvictionProposal(order, tuple(sorted(returned)))
                 outcome = self._evaluate_trial(trial)

@@ -135,7 +135,7 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
         return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None
     setting = setting.removesuffix(effect)
     key, equals, value = setting.partition("=")
-    is_valid = ":" not in setting if is_taint else bool(equals)
+    is_valid = ":" not in setting if is_taint else bool(equals)  # no other effect of a taint; a value otherwise
     return MemberEdit(verb, member, key, value) if key and is_valid else None
 
 

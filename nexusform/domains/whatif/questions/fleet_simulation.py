@@ -88,7 +88,7 @@ class ScheduledPlacement(Struct, frozen=True):
 class PlacementOutcome(Struct, frozen=True):
     """Result for one placement. `rows`: its bindings. `unrelated`: binding changes that happen without the
     edits, too. `pods`: changed pods. `status`: scheduler status after the edits. `fresh`: difference of a
-    newly created placement. `stopped`: reason of a scheduler abort caused by the edits.
+    newly created placement. `abort`: reason of a scheduler abort caused by the edits.
     """
 
     before: ScheduledPlacement
@@ -274,7 +274,7 @@ def _infer_unmanaged_usage(
     if last_member is None:
         return 0, 0
     usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
-    if usage.allocatable != last_member.resources.allocatable:
+    if usage.allocatable != last_member.resources.allocatable:  # its nodes have changed
         return 0, 0
     cpu = _compute_amount_reduction("cpu", usage, last_member.resources)
     memory = _compute_amount_reduction("memory", usage, last_member.resources)

@@ -164,7 +164,8 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     scheduler_before = scheduler.copy()
 
     def is_feasible(surge: int, unavailable: int) -> bool:
-        return _upgrade_batches(scheduler_before.copy(), pool, surge, unavailable)[1] is None
+        _, shortage = _upgrade_batches(scheduler_before.copy(), pool, surge, unavailable)
+        return shortage is None
 
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge, fits_in_place = 0, False

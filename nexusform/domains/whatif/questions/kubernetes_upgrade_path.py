@@ -89,7 +89,7 @@ class ClusterHops(Struct, frozen=True):
 
 
 class SiteUpgradePath(Struct, frozen=True):
-    """Clusters of one site in upgrade order with their hops. `tried`: order prefixes checked, all if `all_tried`."""
+    """Clusters of one site in upgrade order with their hops. `tried_orders`: prefixes checked, all if exhaustive."""
 
     site_id: str
     target: KubernetesVersion

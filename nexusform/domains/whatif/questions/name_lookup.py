@@ -89,7 +89,7 @@ def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot
     answer = find_cluster(snapshot, text)
     if isinstance(answer, Diagnostic):
         return answer
-    cluster = answer[1]
+    _, cluster = answer
     if cluster.kind is VmOwnerKind.NKS:
         return answer
     return build_error("not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade.")
@@ -149,7 +149,7 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...] 
 
 
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """Parse count and SKU of a mix part; "" if invalid."""
+    """Parse count (1 if omitted, above the maximum if too long) and SKU of a mix part; the SKU is "" if invalid."""
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text

@@ -196,6 +196,7 @@ def simulate_nodes_down(
             workload=workload.key,
             replicas=before if workload.kind == _DAEMONS else workload.replicas,
             before=before,
+            # Pods moved from other nodes are preempted.
             at_once=before - (len(moves) - len(on_lost_nodes)) - pods_at_once,
             running=running[workload.key] - bare_count,
             moves=tuple(moves),
@@ -223,7 +224,7 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
 
 def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome | None) -> PodMove:
     """Build the move of a pod with a lost node, or of an evicted one."""
-    kind = pod.workload.split("/")[1]
+    kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if victim is not None else "waits for its node"
         return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
@@ -287,13 +288,13 @@ class NodeDrainEffects(Struct, frozen=True):
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:
-    """Find a node by name, or by `CLUSTER/NAME`."""
+    """Find the only node with this name or `CLUSTER/NAME`, with its cluster; return an error for none or several."""
     ids = {
         f"{cluster_id}/{node.name}": (pods, node.name)
         for cluster_id, pods in clusters.items()
         for node in pods.cluster.nodes
     }
-    matches = {node_id: item for node_id, item in ids.items() if text in (node_id, item[1])}
+    matches = {node_id: (pods, name) for node_id, (pods, name) in ids.items() if text in (node_id, name)}
     if len(matches) == 1:
         return next(iter(matches.values()))
     if matches:

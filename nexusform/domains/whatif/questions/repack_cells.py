@@ -87,7 +87,9 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the VMs fitting into the cells under every split; None if there are none."""
+        """Find the maximal sets of single-cell VMs for the cells under every split; None if none fits. `disk` may be
+        None for no limit.
+        """
         narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in narrow)
         cache_key = (splits, sizes, disk)
@@ -114,7 +116,10 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """List the possible changes of a cell with these contents."""
+        """List the possible changes of a cell with these contents. `arrivals`: class (-1: demand) and SKU of multi-cell
+        VMs. `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
+        """
+        # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
         choices = [range(len(pods) + 1) for _, pods in key.leaving]
         spans = [range(2) for _ in key.spanning]
         for count_so_far, counts in enumerate(product(*choices, *spans)):

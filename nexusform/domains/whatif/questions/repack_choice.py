@@ -67,7 +67,8 @@ def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[Op
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for choice in selections:
         key = id(choice.cells), choice.machines
-        units.setdefault(key, (choice, []))[1].extend([choice.option] * choice.count)
+        _, options = units.setdefault(key, (choice, []))
+        options.extend([choice.option] * choice.count)
     for choice, options in units.values():
         options.sort(key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning))
         yield choice, options
@@ -103,7 +104,9 @@ class _ChoiceBuilder(Struct):
                 )
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
-        """Assign a cell of the unit to each option."""
+        """Assign a cell of the unit to each option. Linked cells are used in the order of their machines (types
+        below -1: of cleared ones) to keep all shares of a multi-cell VM on one machine; others by cost.
+        """
         cells = list(unit.cells)
         if unit.machines != -1:
             if unit.machines < -1:
@@ -131,7 +134,7 @@ class _ChoiceBuilder(Struct):
         return leaving
 
     def _apply_option(self, cell: CellPosition, option: CellChange) -> None:
-        """Apply an option to a cell."""
+        """Apply an option to a cell; reserve its machine if a VM of the demand arrives (arrival -1 if multi-cell)."""
         for source in self._select_leaving_vms(cell, option):
             self.add_vm_to_recreate(source)
         if option.demand or option.arrival == -1:
@@ -158,7 +161,9 @@ class _ChoiceBuilder(Struct):
 def assign_machines(
     context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign a machine to every VM, by handle; return pools that crowd a rack in any case."""
+    """Assign VMs to machines with slots of their size: machines by handle, without VMs left over. Also return the pools
+    with more VMs in a rack than their limit.
+    """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}
     existing = Counter(context.existing)
@@ -182,8 +187,10 @@ def assign_machines(
             cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
             program.add_column(cost, 1.0, entries, (source, name))
     for key, row in program.names.items():
-        if key[0] == "rack":
-            program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], key[1])
+        row_type, *details = key
+        if row_type == "rack":
+            pool, _ = details
+            program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], pool)
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
@@ -242,7 +249,7 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
-    """Compute the gain of a machine without its movable VMs; every remaining cell counts once."""
+    """Compute the gain of a machine without its movable VMs, [] for no gain; a cell counts for one share at most."""
     if host.has_unknown_cells and not host.unknown_cell_vms:
         return []
     cells = list(host.cells)

@@ -149,7 +149,7 @@ class _OrderSearch:
         missing = self._compute_missing_departures()
         if missing == 0 and (self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want):
             return self._build_sequence(order)
-        if max(missing, 1) > remaining:
+        if max(missing, 1) > remaining:  # a lower bound of 0 may still need a re-creation
             return None
         state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
         if self._searched.get(state_key, 0) >= remaining:
@@ -199,9 +199,9 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if enough re-creations remain once this VM has left its machine."""
+        """Return True if enough re-creations remain once this VM has left its machine (its own is one of them)."""
         state = self._states[self._locations[source.handle].machine]
-        if not state.machine.admits_demand:
+        if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
         old = self._remove_vm(source)
         missing = self._compute_missing_departures()
@@ -234,8 +234,8 @@ class _OrderSearch:
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
         """List groups of VMs to re-create together: pairs, rings of three, and one VM for two."""
         for first, second in combinations(sources, 2):
-            needs_both = self._needs_departure(first, second) or self._needs_departure(second, first)
-            if needs_both and first.vm_class != second.vm_class:
+            is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
+            if is_blocked and first.vm_class != second.vm_class:
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:
             yield from self._list_three_vm_exchanges(sources)
@@ -246,6 +246,7 @@ class _OrderSearch:
         for first in sources:
             for second in successors[first.handle]:
                 for third in successors[second.handle]:
+                    # Of the three rotations of a ring, list one.
                     if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
         for source, state in product(sources, list(self._states.values())):
@@ -285,7 +286,7 @@ class _OrderSearch:
         return sequence
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
-        """Return True if a VM fits on the machine of the others only after one of them left."""
+        """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
         locations = [self._locations[other.handle] for other in others]
         machine = locations[0].machine
         state, sku = self._states[machine], self._demands[source.handle].sku
@@ -315,11 +316,12 @@ class _OrderSearch:
         self._states[machine].arrived[source.handle] = source
 
     def _restore_vm(self, source: MovableVm, location: Placement) -> None:
-        """Restore a removed VM."""
+        """Restore a removed VM as one not re-created yet."""
         self._place_vm(source, location)
         self._states[location.machine].vms[source.handle] = source
 
     def _place_vm(self, source: MovableVm, location: Placement) -> None:
+        """Add a VM to the scheduler and the counts, without noting if it is re-created."""
         demand = self._demands[source.handle]
         self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
         self._locations[source.handle] = location
@@ -371,6 +373,7 @@ class _OrderSearch:
 
     def _compute_missing_departures(self) -> int:
         """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
+        # By number of VMs of the demand: departures from the machines so far.
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():
             if not state.machine.admits_demand:
@@ -385,7 +388,7 @@ class _OrderSearch:
         return best[-1]
 
     def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
-        """Compute the minimum number of VMs to move off the machine for 0, 1, 2 ... VMs of the demand."""
+        """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ... VMs of the demand, while they fit."""
         contents: list[list[VmSku]] = [[] for _ in state.cells]
         for handle in state.vms:
             for cell in self._locations[handle].cells:
@@ -408,8 +411,8 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute the costs of a machine. Cells are (free capacity, shares of movable VMs). A VM on
-    several cells may free all of them, hence the division by `vm_cells`.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. Cells are (free
+    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, hence the division.
     """
     prices = [_compute_cell_costs(free, movable, share, want * demand_cells) for free, movable in cells]
     total = [0]
@@ -419,14 +422,16 @@ def _compute_machine_costs(
             min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
             for slots in range(size)
         ]
-    slot_costs = total[::demand_cells][: want + 1]
+    slot_costs = total[::demand_cells][: want + 1]  # each VM of the demand takes a slot in so many cells
     return tuple(-(-cost // vm_cells) for cost in slot_costs)
 
 
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute the minimum number of VMs to move out of a cell for 0, 1, 2 ... slots, while slots are possible."""
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... slots of this share, while possible: for
+    vCPUs, memory and VFs each alone, the largest VMs leave first.
+    """
     shares = list(movable)
     costs = [0]
     for slots in range(1, maximum + 1):

@@ -183,7 +183,7 @@ class BlockingConstraint(Struct, frozen=True):
 def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find every constraint that blocks VMs, and the number of re-creations without it."""
+    """Find every constraint that may block the demand or VMs, and the number of re-creations without it."""
     # List the constraints to lift: constraint, description, and changed request.
     blocked_counts = Counter(context.blocked_by.values())
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
@@ -241,7 +241,7 @@ def find_maximum_demand(
 ) -> int | None:
     """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs out."""
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
-    low, high = 0, request.want
+    low, high = 0, request.want  # with and without a solution
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:

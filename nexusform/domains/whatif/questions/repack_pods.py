@@ -77,7 +77,7 @@ class _PodSimulation:
         final_nodes = {pod.name: pod.node for pod in self._existing[cluster]}
         moved: list[MovedPod] = []
         for impact in impacts:
-            if impact.workload.split("/")[1] == _DAEMONS:
+            if impact.workload.split("/")[1] == _DAEMONS:  # of <namespace>/<kind>/<name>
                 continue
             for move in impact.moves:
                 nodes_of_pod = (move.old_node, move.node, final_nodes.get(move.pod, ""))

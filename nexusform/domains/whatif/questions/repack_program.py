@@ -193,7 +193,9 @@ class RepackProgram:
                 self._add_machines(number, hosts)
         else:
             self._add_cells(chain.from_iterable(known_groups.values()))
+        # Types of machines: 0, 1 ... with known cells, -2, -3 ... with unknown ones; -1 is for cells on any machine.
         for number, hosts in enumerate(unknown_groups.values()):
+            # A solution empties the first machines of a type: those with the fewest pods.
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
             self._add_unknown_machines(-2 - number, ordered_hosts)
         for capacity in list(self._capacity_rows):
@@ -201,7 +203,7 @@ class RepackProgram:
         self._add_rack_arrivals()
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
-        """Build the key that equal cells share."""
+        """Build the key of a cell, equal for cells with equal contents; numbers of pods are 0 unless in fine mode."""
         sources = host.movable_vms_by_cell[cell]
         pods: dict[Group, list[int]] = {}
         for source in sources:
@@ -221,7 +223,7 @@ class RepackProgram:
         )
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
-        """List the movable multi-cell VMs of a machine."""
+        """List the movable multi-cell VMs of a machine once each, by handle."""
         by_handle = {source.handle: source for cell in host.movable_vms_by_cell for source in cell}
         return [source for _, source in sorted(by_handle.items()) if self._get_sku(source).numa_cells > 1]
 
@@ -240,7 +242,9 @@ class RepackProgram:
             self._add_cell_unit(_CellGroup(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines; multi-cell VMs use all of their cells at once."""
+        """Add equal machines as type `number`. A multi-cell VM has one column to leave all of its cells at once, with
+        one re-creation; rows bind it to the change of each cell.
+        """
         first = hosts[0]
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
@@ -257,11 +261,12 @@ class RepackProgram:
             self._program.add_column(1.0, len(hosts), entries, equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column for each multi-cell VM feasible on this machine type."""
+        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines."""
         program = self._program
         for kind, sku in self._arrivals:
             if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
                 continue
+            # One arrival takes a share in `numa_cells` cells, at most one share in each.
             entries = [(program.add_row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
             entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
             if kind == _DEMAND:
@@ -274,7 +279,9 @@ class RepackProgram:
             program.add_column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
-        """Add the row of a unit and the columns of its options."""
+        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. The others
+        stay as they are. A cleared unit has no cells until its machines are emptied, so its bound is 0.
+        """
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
         row = program.add_row(
@@ -306,7 +313,9 @@ class RepackProgram:
             program.add_column(option.recreations, size, entries, (unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add machines with unknown cells: only what fits every split is added, or all their VMs leave."""
+        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit every split, or all
+        VMs in unknown cells leave; the cells of an emptied machine are then known.
+        """
         first, size = hosts[0], len(hosts)
         program = self._program
         capacity = None
@@ -332,7 +341,7 @@ class RepackProgram:
                 tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts),
                 number,
                 cell,
-                True,
+                is_cleared=True,
             )
             self._add_cell_unit(unit)
             row = program.add_row(("unit", number, cell, key, True))
@@ -361,7 +370,7 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the entries of a cell changing from one capacity to another."""
+        """Build the entries of a cell changing from one capacity to another, None for no capacity."""
         if before == after:
             return []
         entries = []
@@ -372,19 +381,21 @@ class RepackProgram:
         return entries
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
-        """Build the entries of this many VMs of a group leaving a rack."""
+        """Build the entries of this many leaving VMs: as many may arrive, and a tracked pool has room in the rack."""
         entries = [(self._program.add_row(("comes", group), 0.0, _INFINITE), -float(count))]
-        if group[0] == "pool":
-            entries.append((self._get_spread_row(group[1], host.machine.rack), -float(count)))
+        group_type, pool = group
+        if group_type == "pool":
+            entries.append((self._get_spread_row(pool, host.machine.rack), -float(count)))
         return entries
 
     def _get_spread_row(self, pool: int, rack: str) -> int:
+        """Return the row of a pool's additional VMs in a rack, at most up to its limit there."""
         context = self._context
         capacity = context.limits[pool] - context.existing.get((pool, rack), 0)
         return self._program.add_row(("spread", pool, rack), -_INFINITE, float(max(capacity, 0)))
 
     def _get_slot_row(self, rack: str, admitted: frozenset[int], size: int) -> int:
-        """Return the row of slots of one size for these classes."""
+        """Return the row of slots of one size for these classes: arrivals must not exceed added slots."""
         return self._program.add_row(("slots", rack, admitted, size))
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
@@ -420,8 +431,8 @@ class RepackProgram:
                 program.add_column(0.0, _INFINITE, entries, None)
 
     def solve(self, seconds: float | None = None) -> RepackSolution | NoRepackSolution:
-        """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools. `seconds`: limit
-        of each search (None: node limit only).
+        """Solve for the minimum re-creations; in fine mode, if they are proved, then for the minimum pods and pools.
+        `seconds`: limit of each search (None: node limit only).
         """
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, seconds)
         bound = 0 if self.is_capped else answer.bound
@@ -450,7 +461,9 @@ class RepackProgram:
         return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
     def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
-        """Reduce pods, then pools, among solutions with this number of re-creations."""
+        """Reduce pods, then pools, among solutions with at most this number of re-creations. Return the values by
+        column, those of new columns last; the given ones if the solver finds none.
+        """
         pools = {group: number for number, group in enumerate(sorted(set(self._groups.values())))}
         program = self._program
         rows_lower, rows_upper = [*program.lower, -_INFINITE], [*program.upper, float(recreations)]
@@ -459,7 +472,7 @@ class RepackProgram:
         rows_lower += [-_INFINITE] * len(pools)
         rows_upper += [0.0] * len(pools)
         columns = []
-        weight = len(pools) + 1
+        weight = len(pools) + 1  # one pod outweighs all pools
         for column in program.columns:
             entries = dict(column.entries)
             if column.cost:
@@ -470,6 +483,7 @@ class RepackProgram:
             columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
         for group, row in pool_rows.items():
+            # This column is 1 if any VM of the group leaves.
             columns.append(ProgramColumn(1.0, 1.0, {row: -float(sizes[group])}, None))
         answer = run_solver(columns, rows_lower, rows_upper, seconds)
         return values if answer.values is None else answer.values
@@ -500,7 +514,9 @@ class SolverResult(Struct, frozen=True):
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only)."""
+    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only).
+    `is_finished` without values is a proof of no solution; so is a program without columns.
+    """
     if not columns:
         return SolverResult(None, 0.0, 0, is_finished=True)
     import highspy
@@ -527,7 +543,7 @@ def run_solver(
         "output_flag": False,
         "threads": 1,
         "random_seed": 0,
-        "mip_abs_gap": 0.999,
+        "mip_abs_gap": 0.999,  # all costs are whole numbers
         "mip_rel_gap": 0.0,
         "mip_max_nodes": MAX_NODES,
     }

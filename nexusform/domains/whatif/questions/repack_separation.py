@@ -50,7 +50,8 @@ class SeparationRuleGroup(Struct, frozen=True):
 
     def has_vm(self, vm: VmKey) -> bool:
         """Return True if a VM, or a pod on it, belongs to the group."""
-        return vm[:2] in self.pools or vm in self.nodes
+        owner, pool, _ = vm
+        return (owner, pool) in self.pools or vm in self.nodes
 
     def is_member(self, vm_location: VmLocation) -> bool:
         """Return True if a VM, or a pod on it, belongs to the group now."""
@@ -72,7 +73,7 @@ class SeparationRule(Struct, frozen=True):
         return any(group.selector is not None for group in self.groups)
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for this VM."""
+        """Find the machines or racks forbidden for this VM: those of other groups; none if it is in no group."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):
             return frozenset()
@@ -144,6 +145,7 @@ class _GroupResolver:
 
 
 def _parse_selector(values: Any) -> PodSelector | None:
+    """Return the selector of a `workload_selector` block; None without one."""
     if not isinstance(values, Mapping):
         return None
     labels = frozenset((str(key), str(value)) for key, value in get_mapping(values, "match_labels").items())

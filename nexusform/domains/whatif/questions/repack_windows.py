@@ -229,7 +229,9 @@ class _RepackSequenceBuilder:
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
-        """Select VMs that may be down together and reach their machines one after another."""
+        """Select VMs allowed down together: by strategy, all of them, or those able to reach their machines one after
+        another. If none is able, select one VM for another machine, else all allowed ones.
+        """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
         if self._strategy is _WindowStrategy.LARGEST:
@@ -289,6 +291,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
+        """Remove all of these VMs, then place each in this order; None if one cannot be placed."""
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
@@ -309,7 +312,9 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on its intended machine by cordoning the machines preferred by the rule."""
+        """Place a VM on its intended machine by cordoning the machines preferred by the rule. Return False, with the VM
+        back on its own machine, if this is impossible or needs a cordon on the target of another VM.
+        """
         if source.handle in window.handles:
             window.scheduler.release(window.handles.pop(source.handle))
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
@@ -346,8 +351,8 @@ class _RepackSequenceBuilder:
     def _place_on_target(
         window: _RepackWindowBuilder, demand: Demand, cordons: set[str], target: str
     ) -> tuple[int, Placement] | None:
-        """Place a VM on its target; cordon the machines preferred by the rule. A VM returns to its own
-        machine only if no other is feasible.
+        """Place a VM on its target; add the machines preferred by the rule to `cordons`. Return handle and location,
+        None if it fits nowhere or the rule prefers the target of another VM.
         """
         while (answer := window.scheduler.try_place(exclude_machines(demand, cordons))) is not None:
             handle, location = answer
@@ -360,7 +365,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines preferred in any split over the own machine of a returning VM."""
+        """Find the machines preferred in any split over the own machine of a returning VM; none for others."""
         rivals: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
             own_machine = source.vm.placement.machine
@@ -455,7 +460,7 @@ def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], sou
         return False
     nodes = {source.vm.name}
     nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
-    if len(nodes) == 1:
+    if len(nodes) == 1:  # single VMs were checked for the list of movable ones
         return False
     return is_drain_blocked(pods, nodes) or bool(find_pods_without_resources(pods, pods.existing, nodes))
 
@@ -516,7 +521,7 @@ def verify_sequence(
 
 
 def compute_certainty(windows: Iterable[RepackWindow]) -> float:
-    """Compute the minimum share of samples with a VM on its target, over all VMs."""
+    """Compute the minimum share of samples with a VM on its target, over all VMs; 1.0 without VMs."""
     return min((step.hits / step.runs for window in windows for step in window.steps), default=1.0)
 
 

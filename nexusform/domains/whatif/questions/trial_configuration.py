@@ -86,7 +86,7 @@ def _is_taint_block(part: object) -> bool:
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
-    """Return the name of a member if its block states it as text; "" otherwise."""
+    """Return the name of a member if its block states it as text after `name =`; "" otherwise."""
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":

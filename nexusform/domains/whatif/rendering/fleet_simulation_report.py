@@ -233,7 +233,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     with_fixed_figures: list[str] = []
     for member in selected:
         row = _build_capacity_row(member)
-        if not any(row.cells[1:]):
+        if not any(row.cells[1:]):  # nothing after the name
             without_data.append(member.name)
             continue
         rows.append(row)

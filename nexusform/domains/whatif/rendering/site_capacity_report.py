@@ -102,6 +102,7 @@ def _format_share(free: float, total: float, unit: str) -> str:
 
 
 def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
+    """Build the sections of a site: mix, capacity by SKU, zone and lost rack, other resources, fragmented cells."""
     if answer.mix is not None:
         yield _build_mix_section(answer.mix)
     # Build the section with a row per SKU: additional VMs, and unusable capacity.

@@ -103,7 +103,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
 
 
 def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:
-    """Read the snapshot from the state or after a saved plan; without `pods`, machines only."""
+    """Read the snapshot from the state or after a saved plan, with known pods if `has_pods`."""
     source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
