@@ -237,7 +237,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals with another cluster by name."""
+    """Yield proposals of a PickFixed policy, with another cluster in place of the one of a row."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):

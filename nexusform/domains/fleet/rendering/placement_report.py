@@ -409,8 +409,9 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
         for (mark, *figures), names in groups.items()
     ]
-    figures = frozenset(range(1, len(rules) + 2))
-    return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), tuple(rows), figures))
+    heads = ("node", *rules, "total")
+    number_columns = frozenset(range(1, len(heads)))
+    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:

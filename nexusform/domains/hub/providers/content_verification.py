@@ -143,7 +143,8 @@ class ContentVerifier:
         """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
-            bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
+            _, _, snapshot_kind = list_created_kinds(kind)
+            bodies = self.list_snapshots(snapshot_kind, namespace, name)
             if bodies is None:
                 self._differences[index] = None
                 return None
