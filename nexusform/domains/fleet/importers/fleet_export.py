@@ -289,7 +289,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
-            kind = _OVERRIDE_KINDS["/" in name]
+            kind = _OVERRIDE_KINDS["/" in name]  # only names of namespaced overrides have a "/"
             if kind in reported_kinds or (kind, name) in captured:
                 continue
             reported_kinds.add(kind)

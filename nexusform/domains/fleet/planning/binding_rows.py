@@ -263,7 +263,7 @@ _UPDATE: Final = str(RunStepKind.UPDATE)
 
 
 def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
-    """Build the timeline of a rolling update; None if one wave is enough."""
+    """Build the timeline of a rolling update; None with one wave or none."""
     waves = placement.rollout.waves
     if len(waves) <= 1:
         return None

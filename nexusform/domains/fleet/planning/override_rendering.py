@@ -335,8 +335,8 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
     if not namespace and manifest.namespace:
         is_namespace = (selector.group, selector.version, selector.kind) == ("", "v1", "Namespace")
         return is_namespace and selector.name == manifest.namespace
-    kind = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
-    return kind == (selector.group, selector.version, selector.kind, namespace, selector.name)
+    key = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
+    return key == (selector.group, selector.version, selector.kind, namespace, selector.name)
 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:

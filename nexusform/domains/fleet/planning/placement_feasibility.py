@@ -313,7 +313,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block of a placement; None if it cannot be edited: it is in a manifest, or a new one."""
+    """Return the policy block, a default if a new placement has none; None if in a manifest, or absent otherwise."""
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

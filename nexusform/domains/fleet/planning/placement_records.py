@@ -293,7 +293,7 @@ def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -
 
 
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
-    """Return the policy snapshot of an object in state."""
+    """Return the policy snapshot of an object in state; None if it has none, or parts of it are unknown."""
     values = attributes.get("policy_snapshot")
     if not isinstance(values, Mapping) or has_unknown_part(dict(values)):
         return None

@@ -162,7 +162,7 @@ def _get_state(cluster: ClusterExplanation) -> str:
 def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
-    """Build the cells of one cluster; picked ones have neither rank nor margin."""
+    """Build the cells of one cluster; if bound, or picked in an earlier batch, without rank and margin."""
     is_picked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
     batch = (_format_number(cluster.batch),) if has_batches else ()
     rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)
