@@ -139,6 +139,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     else:
         digits = number.integer_digits + number.fraction
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    # Kubernetes' quick test of a canonical text; others are formatted anew for output.
     source_text = text if is_canonical else ""
     return Quantity(unscaled, scale, quantity_format, unscaled * int(10 ** (scale - _NANO)), source_text)
 
@@ -180,8 +181,9 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
 
 
 def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, exponent: int) -> tuple[int, int] | None:
-    """Return (unscaled, scale) if 64 bits certainly hold them, with digits and scale as in the text."""
+    """Return (unscaled, scale) as in the text; None if possibly beyond 64 bits, finer than a nano, or `1.5Gi`."""
     if quantity_format is QuantityFormat.BINARY:
+        # 2**10 has about three decimal digits.
         spare_digits = _BINARY_DIGITS - len(number.integer_digits) - exponent * 3 // 10 - 1
         if number.fraction or spare_digits < 0:
             return None

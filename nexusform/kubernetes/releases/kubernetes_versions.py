@@ -134,8 +134,9 @@ class VersionRejection(Struct, frozen=True):
 def find_upgrade_hops(
     cluster: str, current: str, target: str, offers: OfferedVersions, today: str
 ) -> tuple[KubernetesVersion, ...] | VersionRejection:
-    """Find the hops of a cluster to a version, none if it runs. Plans and `simulate kubernetes-upgrade` both
-    call this. `today` is RFC 3339 ("": ends of availability are not checked).
+    """Find the hops of a cluster to a version, () if it already runs this version, or the reason against the change.
+    Plans and `simulate kubernetes-upgrade` both call this. `today` is RFC 3339 ("": ends of availability are not
+    checked).
     """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
@@ -216,6 +217,7 @@ def select_available_versions(requested: KubernetesVersion, versions: Sequence[s
 
 
 def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
+    """Return True if a version offers the requested one; a patch or bundle missing on either side matches any."""
     return (
         available.minor_version == requested.minor_version
         # A catalogue may list only minor versions.
@@ -250,10 +252,10 @@ def find_availability_end(
         return _build_availability_end(max(known_dates), today)
     listed = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
     if listed and (version.major, version.minor) < min(listed):
-        return VersionAvailabilityEnd("", -1)
+        return VersionAvailabilityEnd("", -1)  # the catalogue has dropped the version: past
     built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:
-        built_in = min(_END_OF_EXTENDED_AVAILABILITY.values())
+        built_in = min(_END_OF_EXTENDED_AVAILABILITY.values())  # earlier versions ended even before
     return _build_availability_end(built_in, today) if built_in else None
 
 

@@ -257,7 +257,7 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
-    """Yield a warning for each snapshot used by bindings but not captured."""
+    """Yield a warning for each snapshot used by bindings but not captured, or only one for a kind missing entirely."""
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     users: dict[tuple[str, str, str], list[Manifest]] = {}
@@ -276,7 +276,6 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         if kind in captured_kinds:
             text = f"{key} {name} was not captured, so its content is unknown. {subject} it."
         else:
-            # The whole kind is missing: report it once.
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
         if kind in reported_kinds:
             continue
@@ -290,7 +289,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
-            kind = _OVERRIDE_KINDS["/" in name]
+            kind = _OVERRIDE_KINDS["/" in name]  # only names of namespaced overrides have a "/"
             if kind in reported_kinds or (kind, name) in captured:
                 continue
             reported_kinds.add(kind)

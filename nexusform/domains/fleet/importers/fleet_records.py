@@ -260,8 +260,8 @@ class RunRecord(Struct, frozen=True):
         fields: dict[str, Any] = json.decode(json.encode(self))
         # Empty overrides are information; empty progress is not.
         defaults = {"done": [], "ended": False, "objects": []}
-        known_items = (item for item in fields.items() if item[1] is not None)
-        return {name: value for name, value in known_items if name not in defaults or value != defaults[name]}
+        known_fields = {name: value for name, value in fields.items() if value is not None}
+        return {name: value for name, value in known_fields.items() if name not in defaults or value != defaults[name]}
 
 
 class FleetApprovalRequest(Struct, frozen=True):

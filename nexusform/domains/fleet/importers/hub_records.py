@@ -99,12 +99,14 @@ def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
 
 
 def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]) -> ObservedRun:
+    """Read a run with the condition Initialized; `approvals` are its granted approval requests."""
     status = get_mapping(manifest.body, "status")
     initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
     is_init_failed = initialized.get("status") == "False"
     final_condition = initialized if is_init_failed else succeeded
-    stages = [*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")]
-    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in stages[:-1]}
+    update_stages = list_mappings(status, "stagesStatus")
+    stages = [*update_stages, get_mapping(status, "deletionStageStatus")]
+    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
     # The approval requests granted in stage status.
     parts = product(stages, _TASK_STATUSES)

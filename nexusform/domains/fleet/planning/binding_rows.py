@@ -220,9 +220,9 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     """Return the trigger and the reason of a kept binding. Triggers are member changes that must not move it,
     and staged runs still to reach it; other reasons have none, and such rows are listed with all kept ones.
     """
-    step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
-    if step is not None and step[1].status == LATER:
-        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', step)}: not reached by this plan"
+    cause_and_step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
+    if cause_and_step is not None and cause_and_step[1].status == LATER:
+        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', cause_and_step)}: not reached by this plan"
     if placement.current.staged_trigger is not None and binding.has_resources:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
@@ -263,7 +263,7 @@ _UPDATE: Final = str(RunStepKind.UPDATE)
 
 
 def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
-    """Build the timeline of a rolling update; None if one wave is enough."""
+    """Build the timeline of a rolling update; None with one wave or none."""
     waves = placement.rollout.waves
     if len(waves) <= 1:
         return None

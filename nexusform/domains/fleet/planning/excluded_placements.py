@@ -193,6 +193,7 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
 def _build_excluded_placement_rows(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
 ) -> Iterator[PlacementChange]:
+    """Build the rows of bindings and pods of these objects: kept, or lost with their member or node."""
     for address, attributes in objects.items():
         workloads = get_mapping(attributes, "workloads")
         kind = registries.get_kind(address.type)
@@ -259,7 +260,7 @@ def _build_lost_pod_rows(
     context: _ExclusionContext,
     member_reason: str = "",
 ) -> Iterator[PlacementChange]:
-    """Build the rows of an object's pods on one cluster; `member_reason` explains a lost member."""
+    """Build the rows of an object's pods on one cluster: kept, or lost with their node, or member (`member_reason`)."""
     known_cluster = context.clusters.get(cluster_id)
     cluster, site_id = cluster_id.rpartition("/")[2], ""
     if known_cluster is not None:

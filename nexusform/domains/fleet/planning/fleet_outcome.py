@@ -246,7 +246,7 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _build_warning(
     placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = (), *, summary: str = ""
 ) -> Diagnostic:
-    """Build a warning about a placement; `brief` is a one-line form of longer texts."""
+    """Build a warning about a placement; `summary` is a one-line form of a longer text, "" if it has none."""
     problem_summary = f"{placement.key}: {summary}" if summary else ""
     return placement.spec.instance.build_diagnostic(Problem(path, kind, text, Severity.WARNING, brief=problem_summary))
 

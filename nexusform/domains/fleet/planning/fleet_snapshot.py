@@ -71,19 +71,21 @@ class FleetPodPredictor(Protocol):
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
-    """Build a member as reported by the hub; with a cluster, its figures derive from nodes and pods."""
+    """Build a member as reported by the hub; with a cluster, its figures derive from the nodes and the `requests` of
+    its pods: thousandths of a CPU, and bytes.
+    """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
         sku_counts = Counter(sku.name for sku in cluster.skus)
         figures = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
         figures[NODE_COUNT] = str(len(cluster.nodes))
         properties = {**figures, **configuration.properties}
-        # The sums over the nodes of a cluster; `requests` are those of its pods.
+        requested_cpu, requested_memory = requests
         cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
         resources = ResourceUsage(
             _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
             _build_quantities(cpu, memory),
-            _build_quantities(max(0, cpu - requests[0]), max(0, memory - requests[1])),
+            _build_quantities(max(0, cpu - requested_cpu), max(0, memory - requested_memory)),
         )
     return Member(
         name=configuration.name,

@@ -132,6 +132,7 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
 def _merge_mapping(
     observed: Mapping[str, Any], previous: Mapping[str, Any], configured: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """Merge configured fields into observed ones; foreign ones are kept, those configured only before are removed."""
     merged: dict[str, Any] = {}
     for name, value in observed.items():
         if name in configured:

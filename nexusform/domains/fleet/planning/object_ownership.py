@@ -78,14 +78,15 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in candidates.items():
-        direct_owner = shared.direct.get(cluster, {}).get(object_id)
-        if direct_owner is not None:
+        direct_object = shared.direct.get(cluster, {}).get(object_id)
+        if direct_object is not None:
             # New placements may not own an object that is also applied directly.
+            owner, existing_manifest = direct_object
             for contender in (item for item in contenders if not item.is_existing):
-                reason = _explain_takeover_failure(contender, cluster, direct_owner[1])
+                reason = _explain_takeover_failure(contender, cluster, existing_manifest)
                 if reason:
                     conflicts = results[contender.placement.address].conflicts
-                    conflicts.setdefault(cluster, {})[object_id] = OwnershipConflict(direct_owner[0], reason)
+                    conflicts.setdefault(cluster, {})[object_id] = OwnershipConflict(owner, reason)
         _record_ownership_conflicts(contenders, cluster, results)
     for placement, _, _ in placement_bindings:
         placement.ownership = results[placement.address]

@@ -161,7 +161,8 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     owners: dict[tuple[str, ObjectSelector], str] = {}
     counts: Counter[str] = Counter()
-    for position in sorted(range(len(overrides)), key=lambda i: overrides[i][1]):
+    new_flags = [is_new for _, is_new in overrides]
+    for position in sorted(range(len(overrides)), key=new_flags.__getitem__):  # existing ones first
         override, is_new = overrides[position]
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MAX_OVERRIDES:
@@ -334,8 +335,8 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
     if not namespace and manifest.namespace:
         is_namespace = (selector.group, selector.version, selector.kind) == ("", "v1", "Namespace")
         return is_namespace and selector.name == manifest.namespace
-    kind = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
-    return kind == (selector.group, selector.version, selector.kind, namespace, selector.name)
+    key = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
+    return key == (selector.group, selector.version, selector.kind, namespace, selector.name)
 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
@@ -385,6 +386,7 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
+    """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
     last, target = steps[-1], body
     for step in steps[1:-1]:

@@ -237,7 +237,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals with another cluster by name."""
+    """Yield proposals of a PickFixed policy, with another cluster in place of the one of a row."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):
@@ -313,7 +313,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block of a placement; None if it cannot be edited: it is in a manifest, or a new one."""
+    """Return the policy block, a default if a new placement has none; None if in a manifest, or absent otherwise."""
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

@@ -288,6 +288,7 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     placed: set[tuple[str, str]],
 ) -> None:
+    """Predict the pods of a binding and record them in its placement; `placed` gets bindings with resources."""
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
@@ -345,8 +346,8 @@ _NOT_ELIGIBLE_YET: Final = "is not eligible for resource placement yet"
 
 
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
-    """Return the members that now meet the reason for which a hub rejected them, or without any report, if no
-    binding exists. A hub's watcher would queue the placement for them. A fulfilled placement is never queued.
+    """Return the members without a binding, eligible now, and rejected by the hub for an obsolete reason, or for a
+    PickAll without any report. A hub's watcher would queue the placement for them, but no fulfilled PickN or PickFixed.
     """
     kind = placement.spec.configuration.placement_type
     picks_all = kind is PlacementType.PICK_ALL

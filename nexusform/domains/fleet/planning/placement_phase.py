@@ -285,7 +285,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the eviction target of a placement, after earlier evictions; `is_replaced`: its bindings were replaced."""
+    """Build an eviction's target with the bindings left by earlier ones; with all if `is_replaced`: replaced since."""
     bindings = placement.bindings
     for _, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)

@@ -119,8 +119,8 @@ class AppliedResources(Struct, frozen=True):
 def add_snapshot(
     snapshots: tuple[ResourceSnapshot, ...], objects: tuple[Manifest, ...], limit: int
 ) -> tuple[ResourceSnapshot, ...]:
-    """Return the snapshots with one of these objects. If they differ from the newest, only the newest `limit`
-    - 1 snapshots are kept first, used or not. Source: KubeFleet
+    """Return the snapshots, with a new last one of these objects unless the newest has them already. A new one
+    drops the oldest beyond `limit`, used or not. Source: KubeFleet
     pkg/utils/controller/resource_snapshot_resolver.go.
     """
     digest = compute_fingerprint(objects)
@@ -293,7 +293,7 @@ def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -
 
 
 def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None:
-    """Return the policy snapshot of an object in state."""
+    """Return the policy snapshot of an object in state; None if it has none, or parts of it are unknown."""
     values = attributes.get("policy_snapshot")
     if not isinstance(values, Mapping) or has_unknown_part(dict(values)):
         return None
@@ -381,7 +381,9 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
 
 
 def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) -> SchedulingStatus | None:
-    """Return the last scheduling status of an object in state, with its current bindings."""
+    """Return the last scheduling status of an object in state, with its current bindings; None without conditions.
+    Only messages of unselected clusters are known, without their names.
+    """
     conditions = attributes.get("conditions")
     if not conditions:
         return None
@@ -393,7 +395,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
         for status in statuses
         if not status.get("cluster_name") and status.get("conditions")
     ]
-    scheduled = read_conditions(conditions[:1])[0]
+    (scheduled,) = read_conditions(conditions[:1])  # the first is Scheduled, with the kind as prefix
     return SchedulingStatus(
         Condition(SCHEDULED, scheduled.status, scheduled.reason, scheduled.message),
         tuple(by_cluster[name] for name in cluster_names if name in by_cluster),

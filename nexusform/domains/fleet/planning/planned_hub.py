@@ -236,7 +236,9 @@ class PlannedHub(Struct, dict=True):
 
     def apply_approvals(self) -> None:
         """Add granted approvals to the runs, and resume runs waiting for one."""
-        resumed_runs = [pair for pair in self.waiting_runs if pair[1].build_key(pair[1].name) in self.resumed_runs]
+        resumed_runs = [
+            (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
+        ]
         active_runs = [*self.runs, *resumed_runs]
         self.runs = []
         for instance, run in active_runs:

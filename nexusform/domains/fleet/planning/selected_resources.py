@@ -309,7 +309,7 @@ def _restore_resources_from_hashes(
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     """Record the resources on each cluster and the trigger of each binding in the private note, after all
-    rollouts. `serial` is that of the state after the apply; `predicted` is the record of its pods.
+    rollouts. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
     prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters

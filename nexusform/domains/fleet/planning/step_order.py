@@ -206,7 +206,8 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObj
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if namespace not in changed.identities:
         return False
-    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
+    version_before = changed.versions[:1]
+    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(version_before)
 
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.

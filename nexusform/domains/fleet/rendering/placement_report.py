@@ -162,7 +162,7 @@ def _get_state(cluster: ClusterExplanation) -> str:
 def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
-    """Build the cells of one cluster; picked ones have neither rank nor margin."""
+    """Build the cells of one cluster; if bound, or picked in an earlier batch, without rank and margin."""
     is_picked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
     batch = (_format_number(cluster.batch),) if has_batches else ()
     rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)
@@ -409,8 +409,9 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
         for (mark, *figures), names in groups.items()
     ]
-    figures = frozenset(range(1, len(rules) + 2))
-    return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), tuple(rows), figures))
+    heads = ("node", *rules, "total")
+    number_columns = frozenset(range(1, len(heads)))
+    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:

@@ -13,7 +13,7 @@ from nexusform.kubernetes.matching import LabelSelector
 
 
 def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) -> PolicySnapshot:
-    """Return the previous snapshot if the policy's hash is unchanged, else the next one."""
+    """Return the current snapshot: with the previous index if the policy's hash is unchanged, else the next index."""
     digest = compute_policy_hash(policy)
     number = policy.number_of_clusters if policy else None
     if previous is None:

@@ -53,16 +53,19 @@ def read_property(member: Member, name: str) -> PropertyValue:
 
 
 def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
-    """Return the value of a property `total-cpu`, `available-memory`, ...; None if missing."""
-    parts = name.split("-")
+    """Return the value of a property `total-cpu`, `available-memory`, ...; None if the member does not report the
+    resource, an error if the name has another form.
+    """
+    capacity_type, _, resource = name.partition("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
-    if len(parts) != 2 or not all(parts):
+    if not capacity_type or not resource or "-" in resource:
         return UnreadablePropertyError(f"{prefix}: invalid resource property name: {name}")
     usage = member.resources
-    amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(parts[0])
+    amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(capacity_type)
     if amounts is None:
-        return UnreadablePropertyError(f"{prefix}: invalid capacity type {parts[0]} in resource property name {name}")
-    return amounts.get(parts[1])
+        text = f"invalid capacity type {capacity_type} in resource property name {name}"
+        return UnreadablePropertyError(f"{prefix}: {text}")
+    return amounts.get(resource)
 
 
 def list_property_values(member_list: MemberList, name: str) -> tuple[PropertyValue, ...]:
@@ -87,7 +90,7 @@ def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtrem
 
 
 def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
-    """Return the minimum and maximum of the existing values."""
+    """Return the minimum and maximum of the existing values, or the first error among them."""
     unreadable = next((value for value in values if isinstance(value, UnreadablePropertyError)), None)
     if unreadable is not None:
         return unreadable
@@ -122,6 +125,7 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
             equal = value
     if equal is not None and equal in unequal:
         return f"conflicting Eq and Ne on same value {equal}"
+    # The tightest bounds; of equal ones, a strict one is tighter.
     lower = max(lower_bounds, key=lambda bound: (bound.value.nano, bound.is_strict), default=None)
     upper = max(upper_bounds, key=lambda bound: (-bound.value.nano, bound.is_strict), default=None)
     return _explain_empty_range(lower, upper) or _explain_violated_bound(equal, lower, upper)
@@ -141,7 +145,7 @@ def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | N
     """Return why no value is between two bounds; None if one is, or a bound is missing."""
     if lower is None or upper is None:
         return None
-    # A strict bound (1) excludes equal bounds.
+    # Nanos are whole numbers: a strict bound (True is 1) needs a difference of 1 or more, others one of 0 or more.
     if upper.value.nano - lower.value.nano < max(lower.is_strict, upper.is_strict):
         return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     return None

@@ -134,7 +134,9 @@ def compute_rollout_target(policy: Policy | None, number: int | None, bindings: 
 
 
 def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
-    """Return the budget: ready clusters above target - max_unavailable; target + max_surge above started ones."""
+    """Return the budget of a wave, negative if already exceeded. Removals keep `target` - max_unavailable of the
+    `ready` clusters; additions raise the number of `can_be_ready` clusters to at most `target` + max_surge.
+    """
     return WaveBudget(
         ready - (target - strategy.max_unavailable.compute(target)),
         target + strategy.max_surge.compute(target) - can_be_ready,
@@ -148,7 +150,9 @@ def simulate_rollout(
     resource_snapshot: int,
     readiness: Readiness | None = None,
 ) -> RolloutProjection:
-    """Simulate waves until all clusters have the latest resources or the rollout is blocked."""
+    """Simulate waves until all clusters have the resources of `resource_snapshot`, the latest, or the rollout is
+    blocked. `target` is the base of percentages; without `readiness`, all clusters are ready.
+    """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)
     active_bindings = [binding for binding in bindings if not binding.is_deleting]

@@ -82,10 +82,10 @@ def rank_members(
     affinities, failing = member_list.get_cached(
         ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
     )
-    for position in iterate_ascending(failing & candidates):
+    for position in iterate_ascending(failing & candidates):  # the first stops the cycle
         name = member_list.members[position].name
-        message = cluster_affinity.compute_scores(request, member_list)[1][position]
-        return CycleAbort(name, f"failed to calculate score for cluster {name}: {message}")
+        _, messages = cluster_affinity.compute_scores(request, member_list)
+        return CycleAbort(name, f"failed to calculate score for cluster {name}: {messages[position]}")
     return MemberRanking(_group_by_spread(request, member_list, binding_masks), affinities, binding_masks)
 
 
@@ -164,7 +164,7 @@ def _apply_filters(
 class CycleResult(Struct, frozen=True):
     """Result of one cycle or a chain of cycles. `bindings` in name order. `status` None: none was written (another
     cycle follows, the cycle stopped, or a PickFixed has no names). `abort` is the error; bindings on departed clusters
-    are marked anyway. `requeue`: another cycle follows immediately. `cycles` is their number.
+    are marked anyway. `needs_requeue`: another cycle follows immediately. `cycles` is their number.
     """
 
     bindings: tuple[Binding, ...]
@@ -267,7 +267,9 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
 
 
 def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
-    """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones."""
+    """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones. Without a number in the
+    snapshot, N is the count of eligible clusters and current bindings.
+    """
     if snapshot.number_of_clusters is not None:
         number = snapshot.number_of_clusters
     else:

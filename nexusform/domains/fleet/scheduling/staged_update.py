@@ -94,7 +94,9 @@ def initialize_staged_run(
     members: Iterable[Member],
     stages: Iterable[Stage],
 ) -> StagedRunPlan | RunProblem:
-    """Assign every picked cluster to its stage. `number` is that of requested clusters, None for a PickAll."""
+    """Assign every picked cluster to its stage, or return the reason for no start. `number` counts the
+    requested clusters (None for a PickAll: not checked). `is_fulfilled`: all clusters needed by the policy were found.
+    """
     if not is_fulfilled:
         return RunProblem("policy snapshot not fully scheduled yet")
     active = sorted((binding for binding in bindings if not binding.is_deleting), key=lambda b: b.cluster)
@@ -148,6 +150,7 @@ def _assign_clusters_to_stages(
 
 
 def _select_clusters(stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]) -> list[str] | RunProblem:
+    """Return the picked members with labels selected by a stage; none if the stage has no selector."""
     if stage.label_selector is None:
         return []
     problems = validate_selector(stage.label_selector)
@@ -159,7 +162,7 @@ def _select_clusters(stage: Stage, picked_clusters: list[str], members: Mapping[
 
 
 def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Member]) -> tuple[str, ...] | RunProblem:
-    """Return the clusters of a stage in update order."""
+    """Return the clusters of a stage in update order; a problem if one has no integer in the sorting label."""
     key = stage.sorting_label_key
     if key is None:
         return tuple(sorted(clusters))

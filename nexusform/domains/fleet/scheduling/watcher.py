@@ -178,7 +178,9 @@ class IneffectiveMemberChange(Struct, frozen=True):
 def find_member_observations(
     old_member: Member, new_member: Member, request: PlacementRequest
 ) -> tuple[IneffectiveMemberChange, ...]:
-    """Return the changes of a bound member that would now reject it."""
+    """Return the changes of a bound member sufficient to reject it in a new pick; of a PickFixed, only a loss of
+    eligibility, since taints and labels do not count there.
+    """
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)
     if ineligibility and not cluster_eligibility.explain_ineligibility(old_member):
@@ -198,4 +200,5 @@ def find_member_observations(
 
 def _is_affinity_match(member: Member, request: PlacementRequest) -> bool:
     """Return True if a member matches the required affinity of a placement."""
+    # In a list of one member, the mask of the eligible members is 1 or 0.
     return cluster_affinity.find_eligible(request, MemberList([member]), BindingMasks()) == 1

@@ -128,7 +128,7 @@ def read_selector_term(values: Values) -> ClusterSelectorTerm:
 
 
 def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, ...]:
-    """Return the resource_selector blocks of a placement."""
+    """Return the selector blocks of a placement or an override."""
     return tuple(
         ObjectSelector(
             group=read_text(block, "group"),

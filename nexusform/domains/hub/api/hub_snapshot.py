@@ -145,8 +145,8 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
-    """Return all objects of a kind and their version. Raises _ResourceVersionExpired, ExternalQueryProblem and
-    HubProblem.
+    """Return all objects of a kind and their version. Raises _ResourceVersionExpired, _ListForbidden,
+    ExternalQueryProblem and HubProblem.
     """
     try:
         object_list = hub.list_at_version(collection or kind.collection, version)

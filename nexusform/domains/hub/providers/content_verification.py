@@ -75,7 +75,7 @@ class ContentVerifier:
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
             return ""
-        del self._differences[index]
+        del self._differences[index]  # compared again by the next call
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
@@ -143,7 +143,8 @@ class ContentVerifier:
         """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""
         if index not in self._differences:
             kind, namespace, name = get_identity(self._step.key.type, self._planned)
-            bodies = self.list_snapshots(list_created_kinds(kind)[2], namespace, name)
+            _, _, snapshot_kind = list_created_kinds(kind)
+            bodies = self.list_snapshots(snapshot_kind, namespace, name)
             if bodies is None:
                 self._differences[index] = None
                 return None
@@ -395,8 +396,9 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
-    was_executed = predicted.get("executed") is True
+    predicts_execution = predicted.get("executed") is True
     result = f"blocked ({reason})" if reason else "executed"
-    text = f"{name}: predicted to be {_EVICTION_RESULTS[was_executed]} ({predicted.get('message')}), but was {result}"
-    is_correct, is_certain = was_executed == (not reason), predicted.get("certain") is True
+    prediction = _EVICTION_RESULTS[predicts_execution]
+    text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
+    is_correct, is_certain = predicts_execution == (not reason), predicted.get("certain") is True
     return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)

@@ -110,7 +110,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields owned as a whole or by elements."""
+    """Yield the paths of fields owned as a whole, or as a list by elements; names in managed fields start with `f:`."""
     if parent and not fields:
         yield parent
     names = sorted(fields.keys() - {"."})
@@ -189,7 +189,7 @@ def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Build the record of a resource's objects on the hub: uids, and for a placement the foreign fields with
-    their managers. Other members of the prior note are kept.
+    their managers. Other members of the prior note are kept, except for a manifest. Empty without a uid.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -199,7 +199,7 @@ def build_hub_record(
     if type_name == MANIFEST_TYPE:
         uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
-    body = identified[0][1]
+    _, body = identified[0]  # other resources have one object
     prior_record = dict(get_mapping(prior_note, ON_HUB))
     is_placement = type_name in PLACEMENT_TYPES
     foreign_paths = find_foreign_fields(body, manager) if is_placement else {}
@@ -226,6 +226,7 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
+            # One path is a prefix of the other.
             is_ours = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
             is_foreign = other_manager != _UNKNOWN_MANAGER and not is_ours and get_part(hub_object.body, path) is None
             if is_foreign and _has_non_default_value(type_name, body, path):

@@ -168,7 +168,7 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed part of a sent value: the same keys of mappings, other values whole."""
+    """Return the observed part of a sent value: sent keys of mappings, also in lists of equal length; others whole."""
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
     if type(sent) is type(observed) is list and len(sent) == len(observed):
@@ -177,7 +177,7 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 
 
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths with an observed value different from the sent one."""
+    """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count."""
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
             if name in observed:
@@ -310,6 +310,7 @@ _HUB_DEFAULTS: Final = {
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
+    """Replace defaults filled in by a hub, and "", with None in place, unless the argument has an own default."""
     for name, attribute in schema.attributes.items():
         if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
             values[name] = None

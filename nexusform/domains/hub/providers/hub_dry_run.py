@@ -269,6 +269,7 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
+        """Yield the problems of one object, in the end by a dry run; `prior` is the object in state, None if new."""
         path = find_object_path(hub, hub_object)
         if not path:
             yield self._build_unserved_kind_problem(hub_object)
@@ -559,11 +560,12 @@ def _get_key(placement: Body) -> PlacementKey:
 
 def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterator[str]:
     """Yield the placements that select an object or its whole namespace, once each, with their clusters."""
-    namespace = hub_object.identity[2]
+    _group, _kind, namespace, _name = hub_object.identity
     placements = [*index.get(hub_object.identity, ())]
     if namespace:
         placements += index.get(("", "", namespace, ""), ())
-    for key, placement in {_get_key(placement): placement for placement in placements}.items():
+    placements_by_key = {_get_key(placement): placement for placement in placements}
+    for (kind, *namespace_and_name), placement in placements_by_key.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)
-        title = f"{key[0]} {'/'.join(filter(None, key[1:]))}"
+        title = f"{kind} {'/'.join(filter(None, namespace_and_name))}"
         yield f"{hub_object.title} is selected by {title} ({clusters})"

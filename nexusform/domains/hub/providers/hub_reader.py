@@ -124,6 +124,7 @@ def read_objects(
 def _read_object(
     reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
+    """Read a resource from the hub, with its new note; warnings and missing objects are added to `findings`."""
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
@@ -152,7 +153,7 @@ def _read_object(
         else:
             message = pending
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
-        message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
+        _, message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
     _add_deletion_and_pending_work_findings(findings, request, managed, "" if unfinished_note else message)
     # An interrupted step is repeated, which verifies its predictions.
@@ -311,7 +312,8 @@ class _HubObjectReader:
             for request in type_requests:
                 hub_objects = build_hub_objects(type_name, request.known_attributes)
                 self._bodies.update((hub_object.path, None) for hub_object in hub_objects)
-                namespaces.add(get_identity(type_name, request.known_attributes)[1])
+                _, namespace, _ = get_identity(type_name, request.known_attributes)
+                namespaces.add(namespace)
             namespaces.discard("")
             self._namespaces[kind.kind] = namespaces
             for body in list_in_namespaces(self.hub, kind, namespaces):

@@ -167,8 +167,9 @@ class HubWaiter(Struct, frozen=True):
         """Return a placement with its cached bindings, and whether the cache is older than the placement."""
         if not _is_status_sufficient(placement, planned):
             return None, False
-        kind, name = list_created_kinds(str(placement.get("kind")))[0], get_namespaced_name(placement)
-        cache = self.cache.find_collection_cache(KINDS[kind].collection, name)
+        binding_kind, _, _ = list_created_kinds(str(placement.get("kind")))
+        name = get_namespaced_name(placement)
+        cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, name)
         version = get_text(placement, "metadata", "resourceVersion")
         bindings = cache.list_placement_objects(name, version) if cache is not None else None
         if bindings is None:
@@ -212,7 +213,8 @@ class HubWaiter(Struct, frozen=True):
             is_present = get_uid(body) == uid != ""
             if is_present:
                 return False, f"{kind} {name} still exists"
-            collection = KINDS[list_created_kinds(kind)[0]].collection
+            binding_kind, _, _ = list_created_kinds(kind)
+            collection = KINDS[binding_kind].collection
             cache = self.cache.find_collection_cache(collection, (namespace, name))
             bindings = cache.list_placement_objects((namespace, name), "0") if cache is not None else []
             if bindings:
@@ -360,7 +362,8 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
     """Return a placement with its bindings only, if that is enough: one request instead of three."""
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
-        bindings = list_created_objects(hub, list_created_kinds(kind)[0], *get_namespaced_name(placement))
+        binding_kind, _, _ = list_created_kinds(kind)
+        bindings = list_created_objects(hub, binding_kind, *get_namespaced_name(placement))
         return ObservedPlacementObjects(placement, bindings, is_partial=True)
     return read_created_objects(hub, placement, kind, *get_namespaced_name(placement))
 

@@ -120,6 +120,7 @@ class OverrideRollout:
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
+        """Return True if the override selects one of these objects on a cluster; False for a deleted override."""
         if self._is_deleted:
             return False
         if self._labels is None:

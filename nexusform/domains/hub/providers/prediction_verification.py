@@ -192,7 +192,7 @@ class PredictionVerifier(Struct, frozen=True):
             about = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
-            message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"
+            message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
             if cluster in self.open_clusters or not is_correct:
                 pick_share = self.open_clusters.get(cluster, float(was_picked))
                 share = pick_share if was_picked else 1 - pick_share
@@ -204,20 +204,21 @@ class PredictionVerifier(Struct, frozen=True):
         for cluster in sorted(predicted & observed):
             kinds = _SCORES if self.compares_spread else _SCORES[:1]
             both_bindings = (predicted_bindings[cluster], observed_bindings[cluster])
-            scores = [tuple(map(binding.get, kinds)) for binding in both_bindings]
-            if None in scores[0]:
+            predicted_scores, observed_scores = (tuple(map(binding.get, kinds)) for binding in both_bindings)
+            if None in predicted_scores:
                 continue
-            is_correct = scores[0] == scores[1]
-            if (cluster in self.open_clusters and any(scores[0])) or not is_correct:
+            is_correct = predicted_scores == observed_scores
+            if (cluster in self.open_clusters and any(predicted_scores)) or not is_correct:
                 predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct))
             if not is_correct:
-                states = (_format_scores(scores[0]), _format_scores(scores[1]))
+                states = (_format_scores(predicted_scores), _format_scores(observed_scores))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes))
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
 
     def _build_wrong_prediction(
         self, about: str, cluster: str, states: tuple[str, str], changes: list[tuple[str, str]]
     ) -> WrongClusterPrediction:
+        """Build a wrong prediction with its cause; `states` are the predicted and the observed one."""
         if self.plan_figures is None:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:

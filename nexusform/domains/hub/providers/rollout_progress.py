@@ -203,7 +203,8 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     spec = get_mapping(binding, "spec")
     if is_deleting(binding):
         return True
-    return is_bound(binding) and (_has_outdated_strategy(placement, spec) or bool(explain_unready_cluster(binding)[1]))
+    _, unready_reason = explain_unready_cluster(binding)
+    return is_bound(binding) and (_has_outdated_strategy(placement, spec) or bool(unready_reason))
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
@@ -259,7 +260,7 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
         return "", "" if predicted.get("state") == expected_state else message
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
-    reason = explain_unready_cluster(binding)[1]
+    _, reason = explain_unready_cluster(binding)
     return reason, f"{cluster}: {reason}" if reason else ""
 
 

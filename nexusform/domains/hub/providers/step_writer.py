@@ -149,6 +149,7 @@ class HubStepWriter(Struct, frozen=True):
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
+        """Delete an object, unless it is missing or was re-created by another manager."""
         body = self._read_existing(hub_object)
         if body is None:
             if self.options.keeps_missing:
@@ -195,6 +196,7 @@ class HubStepWriter(Struct, frozen=True):
         return self._write_resource()
 
     def _write_resource(self) -> ChangeResult:
+        """Write the objects and wait for the result; with read_only, only check they are as planned."""
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
             different = [item for item in hub_objects if is_different(item.body, self._read_existing(item))]
@@ -287,6 +289,7 @@ class HubStepWriter(Struct, frozen=True):
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
+        """Apply an object, `body` on the hub until now (None: new); return its resulting body."""
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
@@ -353,7 +356,8 @@ class HubStepWriter(Struct, frozen=True):
         prior = get_mapping(self.request.prior, "bindings")
         if self.request.prior is not None and not has_scheduling_decision(prior, planned):
             return VerificationResult()
-        name = "/".join(filter(None, get_identity(self._type_name, self._planned)[1:]))
+        _kind, *namespace_and_name = get_identity(self._type_name, self._planned)
+        name = "/".join(filter(None, namespace_and_name))
         verifier = PredictionVerifier(
             self.plan_figures,
             self.plan_figures or {},
@@ -424,6 +428,7 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
 
     def _approve_request(self) -> ChangeResult:
+        """Approve a request once its run has made it; do nothing if the argument approved is False."""
         planned = self._planned
         if planned.get("approved") is False:
             return ChangeResult(planned)

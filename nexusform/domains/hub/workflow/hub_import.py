@@ -148,11 +148,12 @@ def _read_hub_objects_to_import(
         if manager and (manager == AZURE_MANAGER or not location.take_ownership):
             skipped.append(f"{object_id} ({manager})")
             continue
-        match = provider.find(type_name, object_id)
-        if match is None:
+        found = provider.find(type_name, object_id)
+        if found is None:
             continue
+        _key, attributes = found
         label = block.name if block is not None else _choose_label(type_name, object_id, names)
-        imported[Address((), "managed", type_name, label)] = (object_id, match[1])
+        imported[Address((), "managed", type_name, label)] = (object_id, attributes)
     return hub.server, imported, list(_build_skipped_objects_warning(skipped))
 
 

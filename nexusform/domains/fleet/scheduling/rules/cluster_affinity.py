@@ -48,7 +48,7 @@ def explain_rejection(
 
 
 def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
-    """Return the members that match one of the terms, in order; abort at an unreadable value."""
+    """Return the members with a matching term; with unreadable values, the abort of the first such member."""
     matched: Mask = 0
     aborts: list[tuple[int, CycleAbort]] = []
     aborted: Mask = 0
@@ -58,7 +58,10 @@ def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
         for position, abort in unreadable:
             aborted |= 1 << position
             aborts.append((position, abort))
-    return min(aborts, key=lambda pair: pair[0])[1] if aborts else matched
+    if not aborts:
+        return matched
+    _, first_abort = min(aborts, key=lambda pair: pair[0])  # by position
+    return first_abort
 
 
 def _match_term(

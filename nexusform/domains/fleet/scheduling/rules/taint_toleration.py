@@ -19,7 +19,7 @@ def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
 
 
 def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
-    """Return the first taint without a toleration."""
+    """Return the first taint without a toleration; None if all are tolerated."""
     for taint in taints:
         if not any(is_tolerated(toleration, taint) for toleration in tolerations):
             return taint
@@ -42,7 +42,7 @@ def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_m
 def explain_rejection(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> str:
-    """Return the first untolerated taint in KubeFleet's format."""
+    """Return KubeFleet's text for the first untolerated taint of the member at `position`, rejected by this rule."""
     taint = find_untolerated_taint(member_list.members[position].taints, request.policy.tolerations)
     assert taint is not None, "a rejected member has one"
     return f"taint &{{Key:{taint.key} Value:{taint.value} Effect:{taint.effect}}} cannot be tolerated"

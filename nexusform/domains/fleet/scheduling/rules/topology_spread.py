@@ -49,7 +49,7 @@ def build_topology_domains(
         if largest == smallest:
             change = 1
         elif count == smallest and smallest != second:
-            change = -1
+            change = -1  # the only domain with the smallest count
         else:
             change = 1 if count == largest else 0
         is_violated = largest - smallest + change > constraint.max_skew
@@ -102,7 +102,7 @@ def find_eligible(request: PlacementRequest, member_list: MemberList, binding_ma
 def explain_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> str:
-    """Return the first violated hard constraint."""
+    """Return the text of the first hard constraint violated by the member at `position`; "" without one."""
     for constraint, members in evaluate_constraints(request, member_list, binding_masks).rejected_by_constraint:
         if members >> position & 1:
             return (
