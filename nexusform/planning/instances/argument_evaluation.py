@@ -89,7 +89,7 @@ def _replace_write_only(
     public, problems = split(arguments)
     arguments |= {**public, **dict.fromkeys(names)}
     notes.sensitive = [path for path in notes.sensitive if path[0] not in names]
-    notes.refinements = [pair for pair in notes.refinements if pair[0][0] not in names]
+    notes.refinements = [(path, refinement) for path, refinement in notes.refinements if path[0] not in names]
     for name in _find_exposed_variables(public, evaluation):
         arguments.update(dict.fromkeys(public, UNKNOWN))
         detail = (

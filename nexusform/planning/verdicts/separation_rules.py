@@ -114,7 +114,7 @@ class _MemberIndex:
         self.clusters: dict[str, list[VmObject]] = {}
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
         self.pods = pods
-        self._ranks: dict[str, dict[Token, int]] = {}
+        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and placed VM: the position of its operation
         for site in sites.values():
             operations = enumerate(site.operations)
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}

@@ -219,6 +219,7 @@ class _UnknownCells:
         return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
+        """Return whether the split, or the VMs placed there by a run, decide if a VM of the SKU fits on the machine."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
             return False
         occupying_skus = self._occupying_skus.get(machine, [])
