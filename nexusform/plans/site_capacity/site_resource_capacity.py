@@ -344,15 +344,15 @@ def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResource
     name, promised = "", None
     if supplies.volumes is not None:
         count, mib = supplies.volumes
-        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)
+        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
     yield SiteResourceCapacity("", "", SiteResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
 
 
 def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
-    """Return the GiB of all appliances together; None if any is unknown."""
+    """Return the GiB of all appliances together; None if any is unknown, or there is none."""
     capacities = [appliance.capacity for appliance in supplies.storage or ()]
-    return sum(appliance or 0 for appliance in capacities) if capacities and None not in capacities else None
+    return sum(capacity or 0 for capacity in capacities) if capacities and None not in capacities else None
 
 
 def _compute_pod_storage(
