@@ -151,8 +151,8 @@ def add_remedies(
 
 
 def _format_repack_hint(result: PlanResult) -> str:
-    """Format a hint to free capacity by re-creating VMs elsewhere; "" without existing VMs. The plan does not
-    run a solver, so it names the command instead of a result.
+    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" without existing VMs, or if
+    only upgrades lack capacity. The plan does not run a solver, so it names the command instead of a result.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
     if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):

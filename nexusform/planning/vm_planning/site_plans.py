@@ -142,7 +142,7 @@ class SitePlan(Struct):
 
     def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
         """Place a VM on its re-created machine again: in its cells if hardware and VM (`is_unchanged`) are
-        unchanged, else in those chosen by the rule. None if machine or zone is closed, or the rule, if used, rejects it.
+        unchanged, else in those chosen by the rule. None if machine or zone is closed, or if the rule rejects it.
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
