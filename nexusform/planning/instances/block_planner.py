@@ -111,7 +111,7 @@ class BlockPlanner:
         repetitions: Iterable[RepetitionData],
         evaluation: Evaluation,
     ) -> Iterator[Instance]:
-        """Yield the configured instances within the selection; note racks and machines outside it with unused capacity."""
+        """Yield the configured instances within the selection; note new or changed racks and machines outside it."""
         resource_type = self.request.registries.resource_types[block.type]
         dependencies = tuple(sorted(str(need) for need in self.order.needs.get(block.address, ())))
         for repetition in repetitions:
