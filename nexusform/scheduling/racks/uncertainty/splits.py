@@ -177,7 +177,7 @@ _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
 def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
-    """Yield every choice of `count` cells, taking the first cells of each kind."""
+    """Yield every choice of `count` cells: the first ones of each kind of equal cells; none if there are too few."""
     if count == 0:
         yield ()
         return
