@@ -117,8 +117,8 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
         eviction_storage = storage * _EVICTION_STORAGE_PER_CENT // 100
         extended[STORAGE] = max(0, storage - eviction_storage - kubelet.reserved.storage)
     # kubelet's reservedSystemCPUs replaces the CPUs of its other two reserves.
-    by_number = 1000 * len(list_reserved_cpus(sku, kubelet))
-    reserved_cpu = by_number or kubelet.reserved.cpu
+    reserved_by_number = 1000 * len(list_reserved_cpus(sku, kubelet))  # in milli-CPUs
+    reserved_cpu = reserved_by_number or kubelet.reserved.cpu
     cpu = vm_size.cpu - reserved_cpu
     return NodeSize(max(0, cpu), max(0, vm_size.memory - reserved_memory), extended)
 

@@ -135,9 +135,8 @@ def merge_site_machines(
             continue
         slot = (rack.id, machine_entry.machine.slot)
         if slot in described_slots:
-            conflicts.append(
-                MachineConflict(site_id, machine_entry.machine.name, described_slots[slot][1], address, "slot")
-            )
+            _, first_address = described_slots[slot]
+            conflicts.append(MachineConflict(site_id, machine_entry.machine.name, first_address, address, "slot"))
             continue
         described_slots[slot] = (machine_entry.machine, address)
     for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
@@ -147,7 +146,8 @@ def merge_site_machines(
         separate_machines = [entry for (rack_id, _), entry in described_slots.items() if rack_id == rack.id]
         for machine, source in rack_machines + separate_machines:
             if machine.name in by_name:
-                conflicts.append(MachineConflict(site_id, machine.name, by_name[machine.name][1], source))
+                _, first_source = by_name[machine.name]
+                conflicts.append(MachineConflict(site_id, machine.name, first_source, source))
                 continue
             by_name[machine.name] = (machine, source)
     sorted_machines = [machine for machine, _ in by_name.values()]

@@ -132,7 +132,7 @@ def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[ScheduledV
         removals.append(vm)
         vcpus += vm.sku.cpus_in_cell
         memory += vm.sku.memory_in_cell
-    for vm in list(removals):
+    for vm in list(removals):  # a later removal may make an earlier one unnecessary
         if vcpus >= vm.sku.cpus_in_cell and memory >= vm.sku.memory_in_cell:
             removals.remove(vm)
             vcpus -= vm.sku.cpus_in_cell

@@ -198,7 +198,7 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
     clusters = _ClusterCollector(layout)
     for kind, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
         clusters.add_object(kind, site_object)
-    ordered = sorted(layout.sites.values(), key=lambda site: site.id.encode())
+    sites = sorted(layout.sites.values(), key=lambda site: site.id.encode())
     # The storage claims of pods, by cluster id; empty if no provider read the supplies of a site.
     claims: Mapping[str, ClaimDemand] = {}
     if any(read_recorded_site_resources(site_object.note) for site_object in ordered_objects):
@@ -207,7 +207,7 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
             current = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
             instances[site_object.address] = InstanceState(current)
         claims = collect_claims(instances, registries)
-    return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in ordered})
+    return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in sites})
 
 
 class _ClusterCollector(Struct):

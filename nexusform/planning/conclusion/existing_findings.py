@@ -81,6 +81,7 @@ _REMOVING_EFFECTS: Final = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED)
 
 
 def _collect_plan_actions(plan: Plan) -> _PlanActions:
+    """Collect the changes of a plan with an effect on findings, by the address (text) of their resource."""
     vm_effects: set[Effect] = set()
     bindings_by_effect: defaultdict[Effect, set[str]] = defaultdict(set)
     pods_by_effect: defaultdict[Effect, set[str]] = defaultdict(set)

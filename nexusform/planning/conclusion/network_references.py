@@ -38,7 +38,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 continue
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
-            if state == "":
+            if state == "":  # usable; None if the network is not listed
                 continue
             available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
             reason = f"is in the state {state}" if state else "is not on this site"

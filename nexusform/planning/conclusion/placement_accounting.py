@@ -141,6 +141,7 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
+        """Add a row to the counts. Totals omit lost objects, and new ones except VMs without a machine before."""
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:
             return
@@ -195,6 +196,7 @@ def mark_waiting_pods(
 
 
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
+    """Convert the row of a placed pod, waiting in state: it moves if it gets a node, else it stays."""
     kind, source = KINDS[row.kind], row.target
     if source is not None and kind.build_waiting is not None:
         source = kind.build_waiting(source)

@@ -39,14 +39,15 @@ def build_upgrades(
                 members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
-        cluster_id = owner.partition(":")[2]
+        _, _, cluster_id = owner.partition(":")
         nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = []
         for vms, pool in members:
             scale_in_pools = scale_ins.find_dependencies(vms, pool) if trigger == ROLLING else ()
             pools.append(_build_pool_upgrade(vms, pool, trigger, scale_in_pools))
-        yield _build_upgrade(members[0][0], trigger, pools, obstacles)
+        first_object, _ = members[0]
+        yield _build_upgrade(first_object, trigger, pools, obstacles)
 
 
 def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
@@ -132,7 +133,7 @@ def _build_pool_upgrade(
         sku=pool.sku.name,
         vms=len(recreated),
         concurrent_vms=down_count or batch_count,
-        batches=-(-len(recreated) // batch),
+        batches=-(-len(recreated) // batch),  # rounded up
         surges=uses_surge and not other_count,
         minimum_up=len(keys) - down_count,
         failed_batch=failed_batch,
@@ -157,7 +158,7 @@ class _ScaleInPools:
                     self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the other pools that could leave this pool without capacity if all their VMs remained."""
+        """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained."""
         site = vms.request.site
         if site is None or site.id not in self._pools:
             return ()
@@ -165,6 +166,7 @@ class _ScaleInPools:
         other_pools = [pool_pair for pool_pair in self._pools[site.id] if _get_pool_name(*pool_pair) != own]
         if not other_pools:
             return ()
+        # The outcome depends only on the excluded pool with a scale-in, if any.
         excluded = own if len(other_pools) < len(self._pools[site.id]) else ("", "")
         if (site.id, excluded) not in self._outcomes:
             scheduler = site.base.copy()
@@ -183,7 +185,8 @@ def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, pr
     owner = vms.prior.demand
     assert owner is not None, "existing VMs have a demand"
     for key, trigger in vms.request.actions.removals.items():
-        if key[0] == prior.pool and trigger == "scale_in" and key in vms.prior.existing:
+        pool_name, _ = key
+        if pool_name == prior.pool and trigger == "scale_in" and key in vms.prior.existing:
             scheduler.add_existing(build_vm_name(owner, prior, *key), prior.sku, vms.get_prior_placement(key))
 
 

@@ -342,7 +342,7 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Ma
     unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
-    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
+    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])  # by address
     pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
     all_racks = chain.from_iterable(side.site.racks for side in sides)
     racks = {rack.name: rack for rack in all_racks}

@@ -291,7 +291,7 @@ def _has_order_effect(
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]
     groups = list(operations.values())
-    orders = (groups[::-1], [*groups[1:], groups[0]])
+    orders = (groups[::-1], [*groups[1:], groups[0]])  # reversed, and with the first object last
     for sample in _ORDER_SAMPLES:
         expected = run_operations(base, planned, sample)
         for order in orders:

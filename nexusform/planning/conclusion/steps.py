@@ -138,7 +138,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return the referenced blocks that a change starts together with, or waits for while parts are unknown."""
+    """Return by change the referenced blocks it starts together with; a change with unknown parts waits for them."""
     used = {change.address.type for change in changes}  # checking all types would load every domain
     concurrent_types = {name: types[name].concurrent_types for name in used if name in types}
     candidates = [
@@ -164,7 +164,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
         steps = graph.list_steps(address)
         if not steps:
             continue
-        step = steps[0]
+        step = steps[0]  # its create or update; the delete of a removed object
         awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
         if awaited_steps:
             gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))

@@ -42,6 +42,7 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -> Problem | None:
+    """Check a changed version, or how long an unchanged one is available; None without a problem or a known version."""
     assert change.before is not None
     assert change.after is not None
     current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")

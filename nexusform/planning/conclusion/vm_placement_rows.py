@@ -243,7 +243,7 @@ def _build_table_row(
     allowed = sum(map(pool.is_zone_allowed, racks.values()))
     expected = min(len(keys), allowed)
     minimum_on_rack = len(keys) // expected if expected else 0
-    maximum_on_rack = -(-len(keys) // expected) if expected else 0
+    maximum_on_rack = -(-len(keys) // expected) if expected else 0  # rounded up
     sampled = pool_certainty = _NO_CERTAINTY
     if certainty is not None:
         sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY

@@ -89,15 +89,16 @@ def _replace_write_only(
     public, problems = split(arguments)
     arguments |= {**public, **dict.fromkeys(names)}
     notes.sensitive = [path for path in notes.sensitive if path[0] not in names]
-    notes.refinements = [pair for pair in notes.refinements if pair[0][0] not in names]
+    notes.refinements = [(path, refinement) for path, refinement in notes.refinements if path[0] not in names]
+    exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
         arguments.update(dict.fromkeys(public, UNKNOWN))
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."
         )
-        problems = [Problem((names[0],), "invalid-use-of-ephemeral-value", detail)]
-    return [instance.build_diagnostic(problem) for problem in problems]
+        exposures.append(Problem((names[0],), "invalid-use-of-ephemeral-value", detail))
+    return [instance.build_diagnostic(problem) for problem in exposures or problems]
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:

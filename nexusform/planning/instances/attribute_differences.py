@@ -210,7 +210,7 @@ def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
 
 
 def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
-    """Return the planned list with the prior value at one path."""
+    """Return the planned list with the prior value at one path; unchanged if either list lacks the index."""
     index, deeper_path = path[0], path[1:]
     if not isinstance(index, int) or index >= len(planned) or index >= len(prior):
         return planned

@@ -111,7 +111,7 @@ class BlockPlanner:
         repetitions: Iterable[RepetitionData],
         evaluation: Evaluation,
     ) -> Iterator[Instance]:
-        """Yield the configured instances within the selection."""
+        """Yield the configured instances within the selection; note new or changed racks and machines outside it."""
         resource_type = self.request.registries.resource_types[block.type]
         dependencies = tuple(sorted(str(need) for need in self.order.needs.get(block.address, ())))
         for repetition in repetitions:
@@ -403,19 +403,19 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
 
 
 def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
-    """Return a copy of the arguments with another value at a path."""
+    """Return a copy of the arguments with another value at a path; a missing block on it is created."""
     copy = dict(config)
-    head = str(path[0])
-    if len(path) == 1:
-        copy[head] = value
+    name, inner_path = str(path[0]), path[1:]
+    if not inner_path:
+        copy[name] = value
+        return copy
+    inner, index = copy.get(name), inner_path[0]
+    if isinstance(inner, list) and isinstance(index, int):
+        blocks = list(inner)
+        blocks[index] = _replace_at_path(blocks[index], inner_path[1:], value)
+        copy[name] = blocks
     else:
-        inner = copy.get(head)
-        if isinstance(inner, list) and isinstance(path[1], int):
-            blocks = list(inner)
-            blocks[path[1]] = _replace_at_path(blocks[path[1]], path[2:], value)
-            copy[head] = blocks
-        else:
-            copy[head] = _replace_at_path(dict(inner) if isinstance(inner, dict) else {}, path[1:], value)
+        copy[name] = _replace_at_path(dict(inner) if isinstance(inner, dict) else {}, inner_path, value)
     return copy
 
 

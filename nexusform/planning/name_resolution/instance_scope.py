@@ -146,7 +146,7 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource, with the number of used steps."""
+    """Resolve a reference into a resource. The `used` steps before its name are 1 for data (the type), else 0."""
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None
     if not isinstance(name_step, TraverseAttribute):

@@ -375,7 +375,7 @@ class Evaluation:
 
 
 def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> InstanceView:
-    """Return the data as seen by expressions."""
+    """Return the data as seen by expressions; unknown without an answer. Its types replace the declared ones."""
     if answer is None:
         return InstanceView(None, sensitive, schema)
     if answer.types:

@@ -116,7 +116,7 @@ class ValueOriginTracer:
         return self._build_part(trace, definition.instance, hidden=hidden)
 
     def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
-        """Return the definition of the name at the start of a reference; None for resources and constants."""
+        """Return the definition of a referenced local, module variable or module output; None for others."""
         root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:
@@ -124,7 +124,8 @@ class ValueOriginTracer:
         if root == "var" and instance.call is not None and instance.parent is not None:
             call_input = instance.call.inputs.get(name)
             if call_input is not None:
-                return _Definition(name, call_input[0], instance.parent, instance.repetition)
+                expression, _ = call_input
+                return _Definition(name, expression, instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
             # The definition of a referenced module output.
             step = next(iter(traversal.steps[1:]), None)

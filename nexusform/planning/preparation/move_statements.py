@@ -53,11 +53,10 @@ class MoveEndpoint(Struct, frozen=True):
 
 
 def _is_path_prefix_compatible(first: EndpointPath, second: EndpointPath) -> bool:
-    """Return whether the second path can start with the first one."""
-    pairs = zip(first, second, strict=False)
+    """Return whether the second path, no shorter, can start with the first one; ANY equals every key."""
     return all(
-        first_step[0] == second_step[0] and (ANY in (first_step[1], second_step[1]) or first_step[1] == second_step[1])
-        for first_step, second_step in pairs
+        name == other_name and (ANY in (key, other_key) or key == other_key)
+        for (name, key), (other_name, other_key) in zip(first, second, strict=False)
     )
 
 
@@ -85,13 +84,15 @@ class MoveStatement(Struct, frozen=True):
         return self._build_endpoint(self.target)
 
     def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
+        """Build the endpoint of a source or target, with its path from the root module."""
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
             key = ANY if self.is_for_all_instances else pattern.key
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
         if self.is_for_all_instances:
-            steps = (*steps[:-1], (steps[-1][0], ANY))
+            moved_module = pattern.module[-1].name
+            steps = (*steps[:-1], (moved_module, ANY))
         return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:

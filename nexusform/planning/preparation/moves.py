@@ -111,6 +111,7 @@ class _StateMover:
                     self._move_module(path, (*path[:depth], *target))
 
     def _move_module(self, source: ModulePath, target: ModulePath) -> None:
+        """Move all objects of a module instance; reject the move if the target has objects."""
         if target in self.keys_by_module:
             self._rejected[format_module(source)] = format_module(target)
             return
@@ -121,6 +122,9 @@ class _StateMover:
         self.keys_by_module[target] = self.keys_by_module.pop(source)
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
+        """Move one or all instances of a resource in the module at `path`, if the statement applies there.
+        `depth` is the length of the statement's module path. A move onto an existing object is rejected.
+        """
         source, target = statement.source, statement.target
         keys = self.keys_by_module[path].get(get_resource_name(source))
         if path[depth:] != source.module or keys is None:
@@ -184,18 +188,21 @@ def rename_refreshed(
 
 
 def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:
-    """Return the new path of a module after one statement, None if the statement does not apply."""
+    """Return the new path of a module after one statement, None if the statement does not apply. Both
+    paths start at the statement's module.
+    """
     source, target = statement.source.module, statement.target.module
-    if len(path) < len(source) or path[: len(source) - 1] != source[:-1]:
+    position = len(source) - 1  # of the moved module in the path; those after it are inside it
+    if len(path) <= position or path[:position] != source[:-1]:
         return None
-    step, from_step, to_step = path[len(source) - 1], source[-1], target[-1]
+    step, from_step, to_step = path[position], source[-1], target[-1]
     if step.name != from_step.name:
         return None
     all_instances = statement.is_for_all_instances
     if not all_instances and step.key != from_step.key:
         return None
     new_step = ModulePathStep(to_step.name, step.key) if all_instances else to_step
-    return (*target[:-1], new_step, *path[len(source) :])
+    return (*target[:-1], new_step, *path[position + 1 :])
 
 
 def _build_occupied_warning(source: str, target: str) -> Diagnostic:

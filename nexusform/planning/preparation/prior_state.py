@@ -248,6 +248,7 @@ def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, 
 
 
 def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of the schema only; missing ones are None, missing lists and maps of blocks empty."""
     values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
         values[name] = _normalize_block_to_schema(block, attributes.get(name))

@@ -5,6 +5,7 @@ zones, a planned rack, larger clusters first, other hints if hard hints block, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, islice
 from typing import Any, Final, Protocol, TypeVar
@@ -150,8 +151,8 @@ def add_remedies(
 
 
 def _format_repack_hint(result: PlanResult) -> str:
-    """Format a hint to free capacity by re-creating VMs elsewhere; "" without existing VMs, and without new ones in the
-    first pool. The plan does not run a solver, so it names the command instead of a result.
+    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" without existing VMs, without new
+    ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
     if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):
@@ -397,28 +398,28 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the failing clusters before the other new ones, then all new ones larger first."""
-    # The new clusters in planning order: name, and total host memory in MiB.
+    # The names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown SKU).
     skus = CATALOGUES[NEWEST].vm_skus
-    new: dict[Address, tuple[str, int]] = {}
+    new: dict[Address, str] = {}
+    memory: Counter[Address] = Counter()
     created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}
     for table in shortage.plan.placement_tables:
         if table.address in created_addresses:
             sku = skus.get(table.vm_sku_name)
-            memory = table.total_count * (sku.memory_mib if sku is not None else 1)
-            _, memory_so_far = new.get(table.address, ("", 0))
-            new[table.address] = (table.cluster, memory_so_far + memory)
+            memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
+            new[table.address] = table.cluster
     if len(new) < 2:
         return
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
-    larger_first = sorted(new, key=lambda address: -new[address][1])
+    larger_first = sorted(new, key=lambda address: -memory[address])
     for order in (failing, larger_first):
-        if list(new)[: len(order)] == order:
+        if list(new)[: len(order)] == order:  # it is the order of the plan
             continue
         outcome = trial((), order)
         if outcome.plan.errored:
             continue
-        names = [new[address][0] for address in order]
-        other_names = [name for address, (name, _) in new.items() if address not in order]
+        names = [new[address] for address in order]
+        other_names = [name for address, name in new.items() if address not in order]
         fits = _format_fit(shortage.pools)
         text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
         if order is failing and other_names:

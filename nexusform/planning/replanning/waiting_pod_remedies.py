@@ -130,6 +130,7 @@ def verify_suggested_selection(
 
 
 def _add_rejection_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:
+    """Add the error of the plan with a problem's suggested selection; a problem without one stays unchanged."""
     if SELECTION_KEY not in problem.extra:
         return problem
     prefix = f"{reason.address}: " if reason.address else ""

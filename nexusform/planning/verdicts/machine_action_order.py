@@ -128,6 +128,7 @@ def _build_requests(
 def _build_request(
     instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
 ) -> MachineActionRequest:
+    """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
     leaving: list[tuple[Address, EvacuatedVm]] = []
     staying: dict[str, tuple[str, ...]] = {}
     for vms in objects:
@@ -158,12 +159,15 @@ def _build_request(
 def _find_target_machines(
     request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
 ) -> tuple[EvacuatedVm, ...]:
-    """Find the machines of the VMs on a machine if they left it. The scheduler keeps them there."""
+    """Find the target of each VM on a machine if it left now; "" if it is pinned, or fits on no other machine.
+    The VMs have left in `scheduler`, one after the other, and occupy their targets.
+    """
     targets = []
     for vms in objects:
         pools = index_pools(vms.pools)
         for key in _list_keys_on_machine(vms, request.site.id, request.machine.name):
-            pool, number = pools[key[0]], key[1]
+            pool_name, number = key
+            pool = pools[pool_name]
             _, handle = vms.placements.reservations.get(key, (None, vms.placements.tokens.get(key)))
             if handle is not None:
                 scheduler.release(handle)

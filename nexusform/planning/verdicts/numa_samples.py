@@ -71,18 +71,18 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
 
 
 def _has_site_certain_placement(site: SitePlan) -> bool:
-    counts = _count_identical_vms(site)
+    counts = _count_identical_vms(site)  # placed, and fitting
     return counts is not None and counts[0] <= counts[1].minimum
 
 
 def _is_site_overcommitted(site: SitePlan) -> bool:
     """Return whether more VMs are placed than fit in any layout, as far as that can be counted."""
-    counts = _count_identical_vms(site)
+    counts = _count_identical_vms(site)  # placed, and fitting
     return counts is not None and counts[0] > counts[1].maximum
 
 
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval] | None:
-    """Return the numbers of VMs placed and fitting, if all have the same demand and none is removed."""
+    """Return the numbers of VMs placed, and fitting before; None unless they have one demand and no VM is removed."""
     demands = site.placed_demands
     is_uniform = len({(demand.sku, demand.constraints) for demand in demands}) == 1
     # Hints depend on other VMs, and capacity is counted before any placement.

@@ -114,7 +114,7 @@ class _MemberIndex:
         self.clusters: dict[str, list[VmObject]] = {}
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
         self.pods = pods
-        self._ranks: dict[str, dict[Token, int]] = {}
+        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and placed VM: the position of its operation
         for site in sites.values():
             operations = enumerate(site.operations)
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
@@ -323,8 +323,8 @@ def _find_violations(
 def _build_violation(
     location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
 ) -> SeparationViolation:
-    """Build the violation at a location; its violating member is the first of a second group."""
-    ordered_members = sorted(members, key=lambda item: item[1].rank)
+    """Build the violation at a location by members, each with its group's number: the first one of a second group."""
+    ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
     first_group, _ = ordered_members[0]
     violating_member = next(member for group, member in ordered_members if group != first_group)
     labels = tuple(member.label for _, member in ordered_members)

@@ -99,14 +99,15 @@ def find_lost_forgotten_vms(
     lost_vms: dict[Address, list[LostVm]] = {}
     for address, rows in recorded.items():
         instance = instances[address]
-        for vm in rows:
-            site = None if mode is Mode.DESTROY else sites.get(vm[0])
-            if vm[:2] in prior_machines and _is_host_lost(instance, vm, site):
-                lost_vms.setdefault(address, []).append(vm)
+        for site_id, machine, name in rows:
+            site = None if mode is Mode.DESTROY else sites.get(site_id)
+            if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, site):
+                lost_vms.setdefault(address, []).append((site_id, machine, name))
         if address in lost_vms and not instance.loses_prior_object:
             # The note of a rack or machine without these VMs.
             note = instance.private or instance.prior_note
-            removed_keys = {vm[1:] for vm in lost_vms[address]}
+            removed_keys = {(machine, name) for _, machine, name in lost_vms[address]}
+            # A row begins with the machine and the name.
             remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
             instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
     return lost_vms
@@ -121,13 +122,15 @@ def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
     return [(site_id, vm.machine, vm.name) for site_id, vm in vms]
 
 
-def _is_host_lost(instance: Instance, vm: LostVm, site: SitePlan | None) -> bool:
-    """Return whether a forgotten VM stops: its machine is removed, or replaced by another one."""
+def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bool:
+    """Return whether the forgotten VMs on a machine stop: it is removed, or replaced by another one.
+    `instance` records them; `site` is their site after the plan, None without one.
+    """
     if instance.action is Action.FORGET:
         return False
     if site is None:
         return instance.loses_prior_object
-    return site.find_machine_trigger(vm[1]) in (MACHINE_REMOVED, MACHINE_REPLACED)
+    return site.find_machine_trigger(machine) in (MACHINE_REMOVED, MACHINE_REPLACED)
 
 
 def check_lost_forgotten_vms(

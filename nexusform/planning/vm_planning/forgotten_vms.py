@@ -75,7 +75,7 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
     if current is None:
         return None
     rows = get_list(current.private, FORGOTTEN_KEY)
-    remaining_rows = [row for row in rows if row[1] != name]
+    remaining_rows = [row for row in rows if row[1] != name]  # a row begins with the machine and the name
     if len(remaining_rows) == len(rows):
         return None
     private = replace_note_entry(current.private, FORGOTTEN_KEY, remaining_rows)
@@ -111,7 +111,8 @@ def _add_occupied_capacity(
 def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
     """Return a note with these VMs; existing entries are replaced."""
     new_entries = {(vm.machine, vm.name): vm for vm in vms}
-    rows = [row for row in get_list(note, FORGOTTEN_KEY) if (row[0], row[1]) not in new_entries]
+    # A row begins with the machine and the name.
+    rows = [row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in new_entries]
     return {
         **get_mapping(note),
         FORGOTTEN_KEY: [*rows, *build_unmanaged_vms_note(list(new_entries.values()))[UNMANAGED_KEY]],

@@ -142,7 +142,7 @@ class SitePlan(Struct):
 
     def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
         """Place a VM on its re-created machine again: in its cells if hardware and VM (`is_unchanged`) are
-        unchanged, else in those chosen by the rule. None if the rule rejects the machine.
+        unchanged, else in those chosen by the rule. None if machine or zone is closed, or if the rule rejects it.
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
@@ -291,7 +291,7 @@ def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
 
 
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
-    """Return the SKU of an existing VM: recorded, else of its pool; all zeros if unknown."""
+    """Return the SKU of an existing VM: the recorded one, else its pool's, else one of its cells without figures."""
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
@@ -299,7 +299,7 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
         return known_sku
     if pool is not None:
         return pool.sku
-    return VmSku(vm.sku_name, 0, 0, 0, 0, max(len(vm.placement.cells), 1))
+    return VmSku(vm.sku_name, 0, 0, 0, 0, numa_cells=max(len(vm.placement.cells), 1))
 
 
 def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:

@@ -273,7 +273,7 @@ def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDeman
         return pool
     ages = rank_names_by_age(vms.instance.prior_note)
     existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
-    existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))
+    existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
     kept_numbers = [vm.number for vm in existing[: len(pool.numbers)]]
     free_numbers = [number for number in pool.numbers if number not in kept_numbers]
     numbers = sorted([*kept_numbers, *free_numbers[: len(pool.numbers) - len(kept_numbers)]])

@@ -220,7 +220,7 @@ class _VmPlanner:
             vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(self.context, vms))
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
-        """Release all removed VMs; then place VMs without machine again, oldest object first."""
+        """Release the capacity of removed VMs; then restore or place all VMs to re-create, oldest object first."""
         objects = self._list_vm_objects(instances)
         for vms in objects:
             vm_placement_steps.release_vm_capacity(vms)
@@ -405,7 +405,7 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other: in one module instance, as state omits instance keys."""
+    """Return whether one object may depend on the other: not on one in another instance of a shared module."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
         if step.name != other_step.name:
             return True

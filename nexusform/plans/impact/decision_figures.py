@@ -143,10 +143,11 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
 
 
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
+    """Count the affected objects, the most VMs of one cluster down at once, and the most stopped by machine actions."""
     counts = count_effects(plan.placements)
     off: dict[str, set[str]] = {}
     maximum = 0
-    for action in plan.machine_actions:
+    for action in plan.machine_actions:  # in order of their windows; `off` has by site the VMs to stay off
         off_vms = off.setdefault(action.site_id, set())
         maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
         off_vms.difference_update(action.stopped_vms)

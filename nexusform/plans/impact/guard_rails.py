@@ -140,7 +140,8 @@ def _is_limit_broken(measurement: GuardRailMeasurement, limit: GuardRailLimit) -
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
     limit_text = format_limit(limit.name, limit.value)
-    allowed = GUARD_RAILS[limit.name].allowed.format(limit_text.partition(":")[2])
+    _, _, maximum = limit_text.partition(":")
+    allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
     text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})

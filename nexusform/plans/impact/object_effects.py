@@ -196,8 +196,8 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
         removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
         added_counts[owner] += row.action is PlacementAction.PLACE
     substitutions: Counter[str] = Counter()
-    for owner, count in (removed_counts & added_counts).items():
-        substitutions[owner[0]] += count
+    for (kind, _, _), count in (removed_counts & added_counts).items():
+        substitutions[kind] += count
     return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_kind_order)}
 
 
@@ -236,7 +236,7 @@ def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     by_kind: Counter[str] = Counter()
     for row in rows:
         by_kind[row.kind] += row.count
-    subjects = format_kind_counts(dict(sorted(by_kind.items(), key=lambda item: get_kind_order(item[0]))))
+    subjects = format_kind_counts({kind: by_kind[kind] for kind in sorted(by_kind, key=get_kind_order)})
     return [f"{subjects} {format_effect_verb(effect, rows[0].state, total)}"] if rows else []
 
 

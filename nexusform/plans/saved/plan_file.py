@@ -197,6 +197,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
 
 
 def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
+    """Parse the signature of the plan file `name`; None for an unsigned plan. Raises DiagnosticsError."""
     if content is None:
         return None
     try:
@@ -211,13 +212,14 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     """Return the first member, which describes the others. Raises DiagnosticsError if the data is no plan."""
     first = read_member_at(data, 0)
-    if first is None or first[0] != MANIFEST:
+    first_name = first[0] if first is not None else ""
+    if first is None or first_name != MANIFEST:
         if not data.startswith(b"PK"):
             raise _build_rejection("not-a-plan-file", f"{name} was not written by nexusform plan -out.")
-        if b"tfplan" in data[:200]:
+        if b"tfplan" in data[:200]:  # the name of its first member
             reason = "It is a saved plan of Terraform or OpenTofu."
             raise _build_rejection("not-a-plan-file", f"{name} cannot be used. {reason}")
-        if first is not None and first[0] == MULTI_SITE_PLAN:
+        if first_name == MULTI_SITE_PLAN:
             raise _build_rejection("not-a-plan-file", f"{name} {_MULTI_SITE_MESSAGE}")
         raise _build_damaged_file_error(name, "It is a ZIP file, but was not written by nexusform.")
     try:
@@ -232,6 +234,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_version: str) -> None:
+    """Check the versions in a manifest. Raises DiagnosticsError if one is missing, or newer than this nexusform's."""
     version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
         raise _build_damaged_file_error(name, "Its manifest has no format version.")
@@ -351,7 +354,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
-        content_size, label_size = _LOCAL.unpack(head)[8:10]
+        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)
         if index.offset + len(head) + label_size + content_size > size:
             raise CorruptArchiveError
         label = file.read(label_size)
@@ -366,11 +369,10 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
-    """Return the member at an offset: name, content and the offset after it."""
+    """Return the member at an offset: name, content and the offset after it; None without a whole, stored one."""
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
-    fields = _LOCAL.unpack_from(data, offset)
-    method, size, label_size = fields[3], fields[8], fields[9]
+    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)
     start = offset + _LOCAL.size + label_size
     if method != _STORED or start + size > len(data):
         return None

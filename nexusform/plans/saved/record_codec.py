@@ -90,6 +90,7 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
 
 
 def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
+    """Read the value of one field for each row; its default for all rows without a column (endless iterators)."""
     if field.name in columns:
         try:
             return _decode_column_values(columns[field.name], field, rows)
@@ -101,6 +102,7 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
 
 
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
+    """Decode a column: one value for all rows (endless), one for each row, or distinct values with a number per row."""
     if column.__class__ is not dict:
         raise ConversionProblem((), "a column expected")
     if column.keys() == {"all"}:
@@ -413,7 +415,7 @@ def _build_shape_of_annotation(annotation: Any) -> Shape:
     if origin in (Union, UnionType):
         return _build_union_shape(arguments)
     if origin is tuple:
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:  # tuple[X, ...]
             return _build_sequence_shape(get_annotation_shape(arguments[0]))
         return _build_tuple_shape(tuple([get_annotation_shape(argument) for argument in arguments]))
     if isinstance(origin, type) and issubclass(origin, Mapping):

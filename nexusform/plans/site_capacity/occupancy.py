@@ -196,6 +196,7 @@ def _build_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
+    """Return the racks of a site with added or removed VMs; lost unmanaged VMs count as removed."""
     unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
     removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
     added: Counter[str] = Counter()

@@ -344,15 +344,15 @@ def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResource
     name, promised = "", None
     if supplies.volumes is not None:
         count, mib = supplies.volumes
-        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)
+        name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
     yield SiteResourceCapacity("", "", SiteResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
 
 
 def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
-    """Return the GiB of all appliances together; None if any is unknown."""
+    """Return the GiB of all appliances together; None if any is unknown, or there is none."""
     capacities = [appliance.capacity for appliance in supplies.storage or ()]
-    return sum(appliance or 0 for appliance in capacities) if capacities and None not in capacities else None
+    return sum(capacity or 0 for capacity in capacities) if capacities and None not in capacities else None
 
 
 def _compute_pod_storage(
@@ -387,11 +387,11 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     if supplies.volumes is None:
         alone = -(-claimed_bytes // _GIB)
         return alone if total is not None and alone > total else None
-    _, mib = supplies.volumes
+    _, volumes_mib = supplies.volumes
     waiting = sum(claim.unbound_size for claim in claims)
     if supplies.volume_sizes:
         # The bytes of claims without an existing volume of their size, for any assignment of volumes.
-        unverified_sizes = chain.from_iterable(x.unverified_sizes for x in claims)
+        unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
         volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
         missing = 0
         for size in sorted(unverified_sizes, reverse=True):
@@ -400,11 +400,13 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
             else:
                 missing += size
         waiting += missing
-    return -(-max(mib * _MIB + waiting, claimed_bytes) // _GIB)
+    return -(-max(volumes_mib * _MIB + waiting, claimed_bytes) // _GIB)  # rounded up
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the smallest spare amount after a surge; unknown counts as less; None without."""
+    """Return the row of a kind with the smallest spare amount after a surge; None without rows of the kind.
+    A row of an unknown amount counts as scarcer than a sufficient one.
+    """
     of_kind = [row for row in rows if row.kind is kind]
     known = [row for row in of_kind if row.free is not None]
     scarcest = min(known, key=lambda row: (row.free or 0) - row.surge, default=None)

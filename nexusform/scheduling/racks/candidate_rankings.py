@@ -150,7 +150,7 @@ class CandidateQueue:
 
     `counted` has the items with own keys that may differ from the neutral ones, `key_of` gives the own keys.
     Items excluded by `passing` do not fit the demand until the session ends. Each item taken off `front` must
-    be passed to `offer` or to `reject`.
+    be passed to `push` or to `reject`.
     """
 
     __slots__ = (
@@ -203,6 +203,7 @@ class CandidateQueue:
         """Return the items that tie for the next VM; empty if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
+            # Without an own key lower than that of the next neutral group, take that group.
             if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
                 self._take_neutral_group()
             elif own_heap:
@@ -230,6 +231,7 @@ class CandidateQueue:
                 else:
                     self.front.append(item)
         if self._own and self.front and self._own[0] < next_group:
+            # Items of the same key wait in the own heap: they join the front.
             self._removed += self.front
             self._take_own_group()
 
@@ -250,7 +252,7 @@ class CandidateQueue:
         if self._key != OWN:
             self._finish_group()
         own_heap = self._own
-        next_group = (own_heap[0] | INDEX_MASK) + 1
+        next_group = (own_heap[0] | INDEX_MASK) + 1  # the lowest entry of a higher key
         entries = []
         while own_heap and own_heap[0] < next_group:
             entries.append(heappop(own_heap))

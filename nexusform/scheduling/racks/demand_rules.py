@@ -76,7 +76,9 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
 
 
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
-    """Pack the figures into one whole number, the first in the highest bits."""
+    """Return a function from an item to its figures in one whole number, the first in the highest bits; 0 without any.
+    Each figure moves up by its shift: the bits of the next one, and of inactive keys in between or at the end.
+    """
     # Called several times per VM: one function call for the usual numbers of keys, none for lists and counts.
     if len(columns) == 3:
         first, second, third = columns
@@ -128,7 +130,7 @@ def list_rejecting_checks(ledger: Ledger, demand: Demand) -> Iterator[tuple[Filt
 
 
 def build_machine_checks(ledger: Ledger, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
-    """Build the check of every filter by machine number, in profile order; None if it rejects none."""
+    """Build the check of every filter by machine number, in profile order; None if it does not apply to the demand."""
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     by_rule = {id(rule): find_rejection for rule, find_rejection in prepare_filters(ledger, usage, demand)}
     filters: list[tuple[Filter, RejectionCheck | None]] = []
@@ -290,7 +292,7 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
-    """Return the tied machines: the heaviest ones, as many as the profile's subset."""
+    """Return the tied machines: the heaviest ones, as many as the profile's subset, or more of equal weight."""
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)
     if not ranked:
@@ -305,9 +307,9 @@ def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
     free = site.capacity_table.get_capacity(ledger.capacities[machine])
     return MachineLoad(
         site.machines[machine],
-        sum(empty.cpus) - sum(free.cpus),
+        sum(empty.cpus) - sum(free.cpus),  # used vCPUs
         ledger.memory[machine],
-        empty.disk - free.disk,
+        empty.disk - free.disk,  # used GiB
         ledger.machine_vms.get(machine, 0),
         ledger.new_vms.get(machine, 0),
         free.records,

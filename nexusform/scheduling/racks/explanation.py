@@ -195,13 +195,14 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank the machines of all racks by weight; the only rack belongs to the chosen machine."""
+    """Rank the tied machines by digest, then the others by weight; the only rack is the chosen machine's."""
     weights = weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
     tied = set(select_heaviest_machines(ledger, demand, candidates))
     digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
-    ranked = sorted(candidates, key=lambda machine: (machine not in tied, digests[machine]))
-    ranked.sort(key=lambda machine: (machine not in tied, 0 if machine in tied else -weights[machine]))
+    ranked = sorted(tied, key=digests.__getitem__)
+    others = [machine for machine in candidates if machine not in tied]
+    ranked += sorted(others, key=lambda machine: (-weights[machine], digests[machine]))
     machines = tuple(
         RankedCandidate(
             names[machine],

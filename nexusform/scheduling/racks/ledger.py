@@ -178,7 +178,7 @@ class Ledger:
         return Usage(self.site, self.memory, self.extra_large, self.rack_vms, self.rack_memory, cluster, pool)
 
     def write(self, packed: int, number: int | str) -> int:
-        """Record a VM (see `pack`) that is already counted, and return its handle."""
+        """Record an already counted VM (`packed`: see `_unpack_record`), and return its handle."""
         self.records.append(packed)
         self.numbers.append(number)
         return self._first + len(self.records) - 1
@@ -211,7 +211,7 @@ class Ledger:
 
     def add_sampled(self, record: VmRecord) -> int:
         """Count and record a VM placed on a machine with a sampled split, and return its handle."""
-        unknown_vms = self.unknown_cells.pop(record.machine)
+        unknown_vms = self.unknown_cells.pop(record.machine)  # so that `count` leaves its known capacity unchanged
         self.count(record, 1)
         self.unknown_cells[record.machine] = unknown_vms
         base = pack_placement_record(record.pool, record.shape)

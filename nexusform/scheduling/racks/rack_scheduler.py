@@ -248,8 +248,8 @@ class RackScheduler:
             machine: self._ledger.find_split_capacities(machine).find_extreme_capacities(shape)
             for machine in self._ledger.unknown_cells
         }
-        minimum_capacities = {machine: machine_extremes[0] for machine, machine_extremes in extremes.items()}
-        maximum_capacities = {machine: machine_extremes[1] for machine, machine_extremes in extremes.items()}
+        minimum_capacities = {machine: minimum for machine, (minimum, _) in extremes.items()}
+        maximum_capacities = {machine: maximum for machine, (_, maximum) in extremes.items()}
         return self._copy_with_capacities(minimum_capacities), self._copy_with_capacities(maximum_capacities)
 
     def _copy_with_capacities(self, capacities: Mapping[int, int]) -> RackScheduler:
@@ -432,5 +432,6 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
         answer = scheduler.try_place(replace(demand, vm=vm))
         if answer is None:
             return counts
-        counts[racks[answer[1].rack]] += 1
+        _, placement = answer
+        counts[racks[placement.rack]] += 1
         number += 1

@@ -57,6 +57,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         return count
 
     def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
+        """Compute the step of one more VM from a capacity; None if a filter rejects it."""
         capacity = self._capacity_table.get_free_capacity(number)
         for find_rejection in self._checks:
             if find_rejection(capacity) is not None:
@@ -72,7 +73,7 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells that fit their share: lowest keys first, then lowest number."""
     fitting = cell_rules.select_fitting_cells(share, capacity)
     if share.vfs:
-        # An earlier rule has checked whether any has them.
+        # If no cell has them, rank all: the filter "vfs" rejects the machine, not this ranking.
         fitting = cell_rules.select_cells_with_vfs(share, capacity, fitting) or fitting
     if len(fitting) == 1:
         return fitting
@@ -98,13 +99,13 @@ class SplitCapacities:
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
         self.capacities = [
-            self._get_capacity_number(cell_vfs, vfs) for cell_vfs in self.splits.legal_splits for vfs in self._free_vfs
+            self._get_capacity_number(split, vfs) for split in self.splits.legal_splits for vfs in self._free_vfs
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the capacity number of a split, with these VFs in each cell."""
         capacity = self._table.get_free_capacity(self._known_capacity)
-        cpus, memory = tuple(cell[0] for cell in cells), tuple(cell[1] for cell in cells)
+        cpus, memory = tuple(cpus for cpus, _ in cells), tuple(memory for _, memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:

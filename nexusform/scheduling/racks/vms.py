@@ -83,7 +83,7 @@ class VmSku(Struct, frozen=True):
 
     @property
     def cpus_in_cell(self) -> int:
-        """Host vCPUs taken in each of its cells."""
+        """Host vCPUs taken in each of its cells, rounded up."""
         return -(-self.host_vcpus // self.numa_cells)
 
     @property
@@ -93,7 +93,7 @@ class VmSku(Struct, frozen=True):
 
     @property
     def mib_in_cell(self) -> int:
-        """MiB taken in each of its cells."""
+        """MiB taken in each of its cells, rounded up."""
         return -(-self.memory_mib // self.numa_cells)
 
     @property
@@ -103,7 +103,7 @@ class VmSku(Struct, frozen=True):
 
     @property
     def vfs_in_cell(self) -> int:
-        """VFs taken in each of its cells."""
+        """VFs taken in each of its cells, rounded up."""
         return -(-self.vfs // self.numa_cells)
 
     @property
@@ -240,7 +240,7 @@ def build_standalone_demand(sku: VmSku, constraints: PlacementConstraints = NO_C
 
 
 def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
-    """Return the constraints shared by all pools, without zones and hints."""
+    """Return the constraints of all pools, without zones and hints; none if they differ."""
     distinct_constraints = {replace(constraints, zones=None, hints=()) for constraints in pools}
     return distinct_constraints.pop() if len(distinct_constraints) == 1 else NO_CONSTRAINTS
 

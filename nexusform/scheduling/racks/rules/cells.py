@@ -9,6 +9,7 @@ inferred that a VM takes them of its own cells.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, PoolKey, ShortageContext
@@ -36,7 +37,7 @@ def get_free_memory(capacity: FreeCapacity, cell: int) -> int:
 
 
 def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
-    """Build a check that returns the shortage, or None if enough cells have capacity."""
+    """Build a check that returns the shortage, or None if as many cells as the SKU needs have capacity."""
     share, needed = Share.compute(sku), sku.numa_cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
@@ -63,7 +64,7 @@ def _describe_fits_remaining(demand: Demand, remaining: Interval, _before: Inter
 
 
 def _describe_fits_shortage(context: ShortageContext) -> str:
-    """Explain why no machine is left: the requested cells, and the VMs that occupy them."""
+    """Explain the lack of cells of the requested size: no machine is large enough, or small VMs fragment the cells."""
     sku = context.demand.sku
     size = f"{sku.cpus_in_cell} vCPUs and {sku.memory_in_cell:g} GiB"
     if sku.numa_cells > 1:
@@ -74,11 +75,18 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
     large_enough = [machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)]
     if not large_enough:
         return f"{text} No machine can run one even when empty."
-    # Cells of these machines that are blocked only by smaller VMs, by the pool of the first VM.
+    fragmented = _count_fragmented_cells(context, large_enough)
+    return f"{text} {_describe_blocking_pools(fragmented)}" if fragmented else text
+
+
+def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -> Counter[PoolKey]:
+    """Count the cells of these machines without enough left for the demand, but with smaller VMs only.
+    Each counts for the pool of its first VM. Sizes compare by the memory in one cell, then by the vCPUs.
+    """
     sku = context.demand.sku
     share = Share.compute(sku)
-    taken_cells: set[tuple[int, int]] = set()
-    for machine in large_enough:
+    taken_cells: set[tuple[int, int]] = set()  # machine and cell
+    for machine in machines:
         capacity = context.get_free_capacity(machine)
         free = select_fitting_cells(share, capacity)
         taken_cells.update((machine, cell) for cell in range(len(capacity.cpus)) if cell not in free)
@@ -94,17 +102,17 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
             else:
                 taken_cells.discard(location)
                 first_pool.pop(location, None)
-    broken = Counter(first_pool.values())
-    return f"{text} {_describe_blocking_pools(broken)}" if broken else text
+    return Counter(first_pool.values())
 
 
-def _describe_blocking_pools(broken: Counter[PoolKey]) -> str:
-    """Describe the pools of the VMs that broke the cells, most cells first."""
-    ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
+def _describe_blocking_pools(cells_by_pool: Counter[PoolKey]) -> str:
+    """Describe the number of fragmented cells, in total and by pool: most cells first, then by name."""
+    pools = sorted(cells_by_pool, key=lambda pool: (-cells_by_pool[pool], pool))
+    ranked = [(pool, cells_by_pool[pool]) for pool in pools]
     names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
     unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
     remainder = f", others ({unnamed:,})" if unnamed else ""
-    return f"{broken.total():,} cells are fragmented by small VMs: {names}{remainder}."
+    return f"{cells_by_pool.total():,} cells are fragmented by small VMs: {names}{remainder}."
 
 
 FITS = CapacityFilter(

@@ -27,9 +27,10 @@ def _create_remaining_description(verb_phrase: str) -> Callable[[Demand, Interva
 
 
 def _describe_schedulable_shortage(context: ShortageContext) -> str:
+    """Explain why no machine is left: each reason with its number of machines, most first."""
     reason_counts = Counter(context.layout.machines[number].unschedulable_reason for number in context.machines)
-    most_first = sorted(reason_counts.items(), key=lambda item: (-item[1], item[0]))
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in most_first)
+    most_first = sorted(reason_counts, key=lambda reason: (-reason_counts[reason], reason))
+    reasons = ", ".join(f"{reason_counts[reason]:,} {reason}" for reason in most_first)
     machines = len(context.machines)
     return f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes new VMs: {reasons}."
 

@@ -40,7 +40,7 @@ class ReleaseOperation(Struct, frozen=True):
 class OccupyOperation(Struct, frozen=True):
     """Placement of a VM on a machine that the plan did not choose (a pinned one).
 
-    With `by_rule` it takes the cells assigned by the rule there, otherwise those of `placement`. It has no
+    With `uses_rule_cells` it takes the cells assigned by the rule there, otherwise those of `placement`. It has no
     certainty of its own.
     """
 
@@ -57,7 +57,7 @@ Operation = PlaceOperation | ReleaseOperation | OccupyOperation
 class PoolCertainty(Struct, frozen=True):
     """Certainty of the VMs placed by the plan for one pool.
 
-    `machine_certain` VMs had the same machine in every run. `counts` are VMs per rack in the plan,
+    `vms_on_certain_machines` VMs had the same machine in every run. `counts` are VMs per rack in the plan,
     `certain_racks` the racks with the same count in every run. `tied_machines` are the machines allowed by
     the rule in any run, () after too few runs; `is_tie_certain`: no earlier certain prediction was wrong.
     """
@@ -219,6 +219,7 @@ class _UnknownCells:
         return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
+        """Return whether the split, or the VMs placed there by a run, decide if a VM of the SKU fits on the machine."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
             return False
         occupying_skus = self._occupying_skus.get(machine, [])
@@ -229,7 +230,7 @@ class _UnknownCells:
 
 
 class _SampleMatches:
-    """Matches counted so far."""
+    """Matches of all runs so far with the plan (`actual`), by VM, and by pool and rack."""
 
     def __init__(self, demands: Mapping[Token, Demand], actual: Mapping[Token, Placement | None]) -> None:
         self._pool_by_token: dict[Token, PoolId] = {
@@ -256,7 +257,7 @@ class _SampleMatches:
         return counts
 
     def compare(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Add the result of one run."""
+        """Compare one run with the plan, and add its matches and its other locations and counts."""
         for token, placement in self._actual.items():
             placement_in_run = outcome[token]
             if placement_in_run is None:

@@ -146,11 +146,10 @@ class CellSplits:
         return self._find_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
-        """Format what a split takes of each cell: `12:56,36:168` are vCPUs and GiB."""
-        cells = zip(self._base, split, strict=True)
+        """Format the resources taken by a split from each cell: `12:56,36:168` are vCPUs and GiB of two cells."""
         return ",".join(
-            f"{base_cell[0] - free_cell[0]}:{convert_to_gib(base_cell[1] - free_cell[1])}"
-            for base_cell, free_cell in cells
+            f"{base_cpus - free_cpus}:{convert_to_gib(base_memory - free_memory)}"
+            for (base_cpus, base_memory), (free_cpus, free_memory) in zip(self._base, split, strict=True)
         )
 
     def _find_cells(self, split: FreeCells) -> tuple[Cells, ...]:
@@ -163,10 +162,12 @@ class CellSplits:
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
-            chosen.append(tuple(sorted(numbered[cell][2] for cell in cells)))
+            numbers = []
             for cell in cells:
                 cpus, memory, number = numbered[cell]
+                numbers.append(number)
                 numbered[cell] = (cpus - share.cpus, memory - share.memory, number)
+            chosen.append(tuple(sorted(numbers)))
             numbered = list(self._sort_equal_cells(numbered))
         return tuple(chosen)
 
@@ -176,7 +177,7 @@ _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
 def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
-    """Yield every choice of `count` cells, taking the first cells of each kind."""
+    """Yield every choice of `count` cells: the first ones of each kind of equal cells; none if there are too few."""
     if count == 0:
         yield ()
         return
@@ -245,10 +246,13 @@ class _SplitSearch:
         return None
 
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
+        """List the choices of cells for the VM at an index of the order, those of preferred cells first."""
         share = self._shares[self._order[index]]
-        fitting = [
-            cell for cell in self._ranked(split) if split[cell][0] >= share.cpus and split[cell][1] >= share.memory
-        ]
+        fitting = []
+        for cell in self._ranked(split):
+            cpus, memory = split[cell]
+            if cpus >= share.cpus and memory >= share.memory:
+                fitting.append(cell)
         return combinations(fitting, share.cells)
 
 
