@@ -151,8 +151,8 @@ def add_remedies(
 
 
 def _format_repack_hint(result: PlanResult) -> str:
-    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" without existing VMs, without new
-    ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
+    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" without existing VMs, without
+    new ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
     if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):
