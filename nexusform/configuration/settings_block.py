@@ -102,6 +102,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
+    """Decode the limits by name. Limits with a problem are omitted."""
     inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
@@ -181,11 +182,12 @@ def _parse_version_triple(text: str) -> _Version:
 
 
 def _compute_upper_bound(text: str) -> _Version:
-    # `~> 1.2.3` allows the last part to grow: below 1.3; `~> 1.2`: below 2.
-    parts = [int(part) for part in text.split(".")]
-    if len(parts) == 3:
-        return parts[0], parts[1] + 1, 0
-    return parts[0] + 1, 0, 0
+    """Return the first version too high for `~> TEXT`: 1.3.0 for `1.2.3`, 2.0.0 for `1.2` and `1`."""
+    major, *further_parts = [int(part) for part in text.split(".")]
+    if len(further_parts) == 2:
+        minor = further_parts[0]
+        return major, minor + 1, 0
+    return major + 1, 0, 0
 
 
 UNENCRYPTED: Final = "unencrypted"

@@ -164,7 +164,7 @@ class ExpressionRun:
         return build_value_notes(expression, self._evaluate_note_reference)
 
     def _evaluate_note_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
-        # Returns the value of a reference, or of its longest valid part.
+        """Return the text and value of a reference, or of its longest valid part; None if even the name is invalid."""
         from nexusform.language.value_descriptions import format_traversal
 
         self._is_building_notes = True

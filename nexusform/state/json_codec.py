@@ -124,7 +124,7 @@ def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
 
 
 def _is_changed_by_orjson(text: bytes) -> bool:
-    # True if orjson would return another number.
+    """Return whether orjson would return another number."""
     literal = text.decode()
     if literal.removeprefix("-").isdecimal():
         return len(literal) > _MAX_INTEGER_LENGTH or not _MIN_INTEGER <= int(literal) <= _MAX_INTEGER
@@ -132,7 +132,7 @@ def _is_changed_by_orjson(text: bytes) -> bool:
 
 
 def _is_exact_float(text: str) -> bool:
-    # True if the nearest float is the same number.
+    """Return whether the nearest float is the same number."""
     nearest = float(text)
     try:
         return isfinite(nearest) and convert_decimal(nearest) == convert_decimal(text)

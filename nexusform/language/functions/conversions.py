@@ -88,7 +88,8 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 def _evaluate_can(*attempts: Thunk) -> Value:
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
-    value, diagnostics = attempts[0]()
+    (attempt,) = attempts
+    value, diagnostics = attempt()
     if has_errors(diagnostics):
         return FALSE
     return TRUE if value.is_wholly_known else Value(BOOL, UNKNOWN)

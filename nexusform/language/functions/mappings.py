@@ -92,6 +92,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
 
 
 def _merge_maps(*maps: Value) -> Value:
+    """Merge maps or objects; the last of equal keys counts, null is empty. Only maps of one type give a map."""
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
@@ -113,7 +114,7 @@ def _merge_maps(*maps: Value) -> Value:
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
-    # Unknown objects have known attributes.
+    """Build the unknown result of a merge: an object of known attributes, unless the keys of a map are unknown."""
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:

@@ -258,7 +258,8 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
     """Fold equal messages about the sites of one `sites` block."""
 
     def replace_name(match: re.Match[str]) -> str:
-        return "SITE" if match[1] or match[2] in sites else match[0]
+        site_word, name = match.groups()
+        return "SITE" if site_word or name in sites else match[0]
 
     def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
@@ -290,7 +291,7 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
-    duration = values.get("soak", "")
+    duration = values.get("soak", "")  # such as `1h30m`
     units = {"h": 3600, "m": 60, "s": 1}
     soak = float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
     return Wave(
