@@ -141,6 +141,7 @@ def _is_exact_float(text: str) -> bool:
 
 
 def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
+    """Build the problem: an empty document, no UTF-8, or the parser's `message` without its position."""
     if not data.strip():
         return JsonProblem("the document is empty", 0)
     try:
@@ -256,10 +257,11 @@ class _JsonWriter:
             if depth:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
             container.has_parts = True
-            chunks.append(part[0])
-            rendered = self._render_directly(part[1], depth)
+            name_with_colon, part_value = part
+            chunks.append(name_with_colon)
+            rendered = self._render_directly(part_value, depth)
             if rendered is None:
-                new_container, bracket = self._open_container(part[1])
+                new_container, bracket = self._open_container(part_value)
                 stack.append(new_container)
                 rendered = bracket
             chunks.append(rendered)

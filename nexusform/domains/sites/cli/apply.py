@@ -145,7 +145,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
 def _select_waves(
     arguments: ApplyArguments, plan: FleetPlan, progress: FleetApplyProgress
 ) -> tuple[tuple[Wave, ...], list[Diagnostic]]:
-    """Select the waves to apply now."""
+    """Select the waves to apply now: the one of -wave, or all with sites; none with an error."""
     waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
     names = [wave.name for wave in waves_with_sites]
     unfinished_names = [name for name in names if not progress.is_finished(name)]
