@@ -221,7 +221,7 @@ def read_repetition(
 
 
 def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
-    """Return `name` or `name.alias`; "" if it is not set."""
+    """Return `name` or `name.alias`; "" if it is not set or after a diagnostic."""
     if attribute is None:
         return ""
     expression = attribute.expression

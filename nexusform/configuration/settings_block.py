@@ -245,7 +245,7 @@ def _get_method_name(block: Block) -> MethodName:
 
 
 def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
-    """Return the key provider of a method; None if it needs none."""
+    """Return the key provider of a method; None for the method unencrypted, or after a diagnostic."""
     kind, _ = _get_method_name(block)
     parts = unpack_result(decode_body(block.body, _METHOD_SCHEMA), problems)
     if kind not in METHODS:
@@ -265,7 +265,7 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
 def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
-    """Decode the method for state or plans, with its fallbacks."""
+    """Decode the method for state or plans, with its nested fallbacks in order; None without a valid method."""
     parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)

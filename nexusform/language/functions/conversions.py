@@ -68,7 +68,7 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first attempt without errors."""
+    """Return the first attempt without errors, with an open type if it is not wholly known."""
     if not attempts:
         raise FixedProblem("at least one argument is required")
     details: list[str] = []

@@ -173,7 +173,7 @@ class TokenStream(Struct):
         return tokens.text.startswith("<<", tokens.starts[index]) and tokens.kinds[index] == "<"
 
     def _describe_invalid_token(self, kind: str, index: int) -> tuple[str, str] | None:
-        """Describe a token that the language does not have."""
+        """Return the error id and detail for a token foreign to the language; None for any other token."""
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":

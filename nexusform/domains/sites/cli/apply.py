@@ -109,7 +109,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the plan, the current definition and the progress so far."""
+    """Open the plan, the current definition and the progress so far, and select the waves; None with errors."""
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}

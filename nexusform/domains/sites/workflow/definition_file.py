@@ -390,7 +390,7 @@ def _evaluate_name(key: str, expression: Expression | None, names: NameScope, re
 
 
 def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequence[tuple[str, Value]]:
-    """Evaluate keys and values of for_each."""
+    """Evaluate keys and values of for_each (members of a set are both); none after a problem."""
     value, problems = evaluate_expression(expression, reading.names)
     reading.problems += problems
     if has_errors(problems):
@@ -414,7 +414,7 @@ def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequenc
 
 
 def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
-    """Build one site with defaults; None if it has errors."""
+    """Build one site; its arguments precede those of the `defaults` block. None if it has errors."""
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (
