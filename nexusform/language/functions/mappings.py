@@ -66,6 +66,7 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
+    """Return the element of a key, else the default. Raises FunctionProblem without both."""
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
@@ -129,6 +130,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
 
 
 def _compute_transpose(mapping: Value) -> Value:
+    """Swap the keys and values of a map of lists: each value gets the list of its keys."""
     kind = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(kind, UNKNOWN)
