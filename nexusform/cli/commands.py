@@ -168,7 +168,7 @@ class Command(click.Command):
             if next_word is None:
                 raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
             value = next_word
-        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
+        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: two values
 
 
 def define_command(

@@ -65,7 +65,7 @@ for _name, _shell in SHELLS.items():
 
 
 class CompletionArguments(Struct, frozen=True, kw_only=True):
-    """Arguments of `completion`; `line` is the typed line, `current` its last word as split by the shell."""
+    """Arguments of `completion`."""
 
     shell: str = declare_positional(choices=tuple(SHELLS))
 

@@ -183,15 +183,15 @@ def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
 
-    last_trigger = reason.last_trigger or (
+    trigger, serial = reason.last_trigger or (
         reason.explained_vm.trigger if reason.current_placement is None else "",
         None,
     )
     document = {
         "address": str(reason.address),
-        "trigger": last_trigger[0],
+        "trigger": trigger,
         "left_machine": reason.previous_machine or None,
-        "serial": last_trigger[1],
+        "serial": serial,
         "current": build_location_document(reason.current_placement),
         "provenance": reason.provenance or None,
         **build_explanation_document(reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples),

@@ -211,6 +211,7 @@ def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width
 
 
 def _truncate_text(text: str, max_bytes: int | None) -> str:
+    """Cut off the text after `max_bytes` with a note; None keeps all of it."""
     data = text.encode()
     if max_bytes is None or len(data) <= max_bytes:
         return text

@@ -73,7 +73,7 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes, the most severe first (`errors_last` is Terraform's order). `aside`:
+        """Print diagnostics in boxes, the most severe first (`errors_last` is Terraform's order). `is_aside`:
         print warnings to stderr, because stdout is for a document.
         """
         all_diagnostics = list(diagnostics)

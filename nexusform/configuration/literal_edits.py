@@ -95,7 +95,11 @@ def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[s
 def _find_nested_block(
     blocks: Sequence[syntax.Block], path: Sequence[str | int]
 ) -> tuple[syntax.Block | None, Sequence[str | int]]:
-    """Find the block of a type at the next step of a path, and the remaining path."""
+    """Find one of the blocks of a type by the first step of a path: its number or its label.
+
+    Return it, None without such a block, and the remaining path. A single block without labels needs no step: for
+    any text it is found, and the whole path remains.
+    """
     step = path[0]
     if isinstance(step, int):
         return (blocks[step] if step < len(blocks) else None), path[1:]

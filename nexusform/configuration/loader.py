@@ -131,7 +131,7 @@ def read_root_variables(
     """Return the value of every variable of the root module with its origin.
 
     `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files of the directory
-    have lower precedence, the environment lower still; `assigned` has the highest. Source lines of these
+    have lower precedence, the environment lower still; `assignments_override` has the highest. Source lines of these
     files are never displayed, since they may contain secrets.
     """
     if not configuration.root.directory:
@@ -166,7 +166,7 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value of every variable given, as `read_root_variables`."""
+    """Return the value of each of the variables with its origin. See `read_root_variables` for the arguments."""
     problems: list[Diagnostic] = []
     automatic = list_automatic_variable_files(directory)
     options = (*(("var-file", path) for path in automatic), *var_options)

@@ -216,7 +216,7 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add the blocks' values according to the nesting."""
+        """Add the blocks' values by name: an object or None, a list, a map and the order of its labels, or UNKNOWN."""
         is_known = True
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []

@@ -422,7 +422,7 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
 def _check_instance_key(
     label: str, key: str, steps: tuple[Step, ...], traversal: Traversal, noun: str
 ) -> Iterator[Diagnostic]:
-    """Check for an unexpected or missing instance key."""
+    """Check for an unexpected or missing instance key; `key` is "count", "for_each", or "" for a single instance."""
     has_index = bool(steps) and isinstance(steps[0], TraverseIndex)
     if has_index and not key:
         detail = (
@@ -504,7 +504,7 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
 
 
 def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaining_path: Path) -> str:
-    """Check the step into blocks of a type, and the remaining steps."""
+    """Return why the remaining steps into blocks of a type cannot exist; "" if they may."""
     step = remaining_path[0] if remaining_path else None
     text = format_path(current_path)
     match nested.nesting:
@@ -526,7 +526,7 @@ def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaini
 
 
 def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: Path) -> str:
-    """Check the steps into a value of a type."""
+    """Return why the remaining steps into a value of a type cannot exist; "" if they may."""
     if not remaining_path or value_type is DYNAMIC:
         return ""
     step, text = remaining_path[0], format_path(current_path)

@@ -221,7 +221,7 @@ def read_repetition(
 
 
 def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
-    """Return `name` or `name.alias`; "" if it is not set."""
+    """Return `name` or `name.alias`; "" if it is not set or after a diagnostic."""
     if attribute is None:
         return ""
     expression = attribute.expression
@@ -284,6 +284,7 @@ def check_enabled_repetition(
 def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
+    """Return true for `all`, or the paths to ignore and the span of each."""
     if attribute is None:
         return False, (), ()
     if get_bare_keyword(attribute) == "all":

@@ -102,6 +102,7 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
+    """Decode the limits by name. Limits with a problem are omitted."""
     inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
@@ -181,11 +182,12 @@ def _parse_version_triple(text: str) -> _Version:
 
 
 def _compute_upper_bound(text: str) -> _Version:
-    # `~> 1.2.3` allows the last part to grow: below 1.3; `~> 1.2`: below 2.
-    parts = [int(part) for part in text.split(".")]
-    if len(parts) == 3:
-        return parts[0], parts[1] + 1, 0
-    return parts[0] + 1, 0, 0
+    """Return the first version too high for `~> TEXT`: 1.3.0 for `1.2.3`, 2.0.0 for `1.2` and `1`."""
+    major, *further_parts = [int(part) for part in text.split(".")]
+    if len(further_parts) == 2:
+        minor = further_parts[0]
+        return major, minor + 1, 0
+    return major + 1, 0, 0
 
 
 UNENCRYPTED: Final = "unencrypted"
@@ -243,7 +245,7 @@ def _get_method_name(block: Block) -> MethodName:
 
 
 def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
-    """Return the key provider of a method; None if it needs none."""
+    """Return the key provider of a method; None for the method unencrypted, or after a diagnostic."""
     kind, _ = _get_method_name(block)
     parts = unpack_result(decode_body(block.body, _METHOD_SCHEMA), problems)
     if kind not in METHODS:
@@ -263,7 +265,7 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
 def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
-    """Decode the method for state or plans, with its fallbacks."""
+    """Decode the method for state or plans, with its nested fallbacks in order; None without a valid method."""
     parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)

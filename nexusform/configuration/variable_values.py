@@ -303,7 +303,7 @@ class ConstantVariableScope:
         self._evaluated_locals: list[str] = []  # from the outside in
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of `var.NAME` or `local.NAME`."""
+        """Return the value of `var.NAME` or `local.NAME`, the number of steps it takes, and its problems."""
         step = traversal.steps[0] if traversal.steps else None
         name = step.name if isinstance(step, TraverseAttribute) else ""
         root = traversal.root.name

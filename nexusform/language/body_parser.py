@@ -275,6 +275,7 @@ class BodyParser:
         return _build_body(items, stream.build_span(opening, closing), end), closing
 
     def _parse_single_argument(self, items: _BodyItems) -> None:
+        """Parse the only argument of a block on one line, up to the closing brace, exclusive."""
         stream = self.stream
         first = stream.index
         kind = stream.peek()

@@ -164,7 +164,7 @@ class ExpressionRun:
         return build_value_notes(expression, self._evaluate_note_reference)
 
     def _evaluate_note_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
-        # Returns the value of a reference, or of its longest valid part.
+        """Return the text and value of a reference, or of its longest valid part; None if even the name is invalid."""
         from nexusform.language.value_descriptions import format_traversal
 
         self._is_building_notes = True
@@ -328,7 +328,7 @@ _NO_ELEMENT: Final = "The given key does not identify an element in this collect
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:
-    """Return `value.name`."""
+    """Return `value.name`, unknown if only its type or not even this is known, or the problem."""
     raw = value.raw
     if raw.__class__ is dict:
         member: Value | None = raw.get(name)
@@ -380,7 +380,7 @@ def _format_quoted_name_list(lead: str, names: list[str]) -> str:
 
 
 def get_element(value: Value, key: Value) -> Value | Problem:
-    """Return `value[key]`."""
+    """Return `value[key]`, unknown if only its type or not even this is known, or the problem."""
     marks = value.marks | key.marks
     if value.raw is None:
         return Problem((), "attempt-to-index-null-value", "This value is null, so it does not have any indices.")

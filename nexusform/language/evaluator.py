@@ -136,7 +136,7 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
-    # Returns the name of an item as a string Value; None after a diagnostic.
+    """Return the name of an item as a string Value; None after a diagnostic."""
     expression = key.expression
     if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
         return Value(STRING, expression.root.name)

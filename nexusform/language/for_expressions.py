@@ -41,7 +41,7 @@ _Pairs = Iterator[tuple[Value, Value]]
 
 
 def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
-    # Returns the collection with its own marks; an unknown value after a diagnostic.
+    """Return the collection with its own marks; an unknown value after a diagnostic."""
     collection = run.evaluate(node.collection)
     if collection.raw is None:
         detail = "A null value cannot be used as the collection in a 'for' expression."
@@ -129,8 +129,10 @@ class _ForCondition:
 
 
 def _visit_included_elements(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
-    # Calls `add` for every selected element, with the loop's names set. Stops at the first error, then
-    # `conditions.has_failed` is true.
+    """Call `add` for every selected element, with the loop's names set.
+
+    Stop at the first error; `conditions.has_failed` is then true.
+    """
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
         conditions.check_type(names)

@@ -239,11 +239,11 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
 
 
 def _set_indentation(lines: list[_Line]) -> None:
-    """Set the indentation: a line with more opening than closing brackets indents the following lines by one
-    step. The number of brackets of each step is remembered, so that brackets that are unbalanced within a
-    line indent nothing too far.
+    """Set the indentation: a line with more opening than closing brackets indents the following lines by one step.
+
+    One step of two spaces is for all brackets left open by one line; it ends once all of them are closed.
     """
-    steps: list[int] = []
+    steps: list[int] = []  # the number of open brackets of each step
     for line in lines:
         if not line.lead:
             continue

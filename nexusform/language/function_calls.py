@@ -23,7 +23,7 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Val
 
 
 def call_function(node: Call, run: ExpressionRun) -> Value:
-    """Evaluate a call; problems are reported at its arguments."""
+    """Evaluate a call. Problems are reported at its arguments, and the value is then unknown."""
     # `core::` is the prefix of the functions of the language, as opposed to those of a provider.
     function = run.scope.functions.get(node.name.removeprefix("core::"))
     if function is None:

@@ -95,7 +95,7 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
 
 
 def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool | None:
-    # Compares known bounds of numbers: the result is the same for all values between them. A null is an error.
+    """Compare numbers by their known bounds: return the result for all values between them, None if it differs."""
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds
@@ -155,7 +155,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    # Returns the value converted for the operator, and its errors. A wrong type is reported at once.
+    """Return the value converted for the operator, and its own diagnostics. A wrong type is reported at once."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)
     if required is None or value.type is required:
@@ -203,8 +203,10 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def _may_be_decided_by_known_side(left: Value, right: Value, *, right_failed: bool) -> bool:
-    # Whether a known side decides the result although the other is an error (left side only) or null. As in
-    # HCL, an error on the left is always reported.
+    """Return whether an unknown side may decide the result alone, with an error on the right or null on the other.
+
+    As in HCL, an error on the left is always reported.
+    """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None
     return left.raw is None and right.raw is UNKNOWN and not right_failed

@@ -53,7 +53,7 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
 
 
 def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosing: Expression) -> str | None:
-    # Returns the text of an interpolated value; None if it is unknown or not convertible.
+    """Return the text of an interpolated value; None if it is unknown, or after a diagnostic."""
     raw = value.raw
     kind = raw.__class__
     if kind is str:
@@ -145,7 +145,7 @@ def _find_common_type(then: Value, otherwise: Value) -> Type | None:
 
 
 def _describe_difference(then: Type, otherwise: Type) -> str:
-    # Returns one sentence about the difference of two incompatible types.
+    """Describe the difference of two incompatible types in one sentence."""
     if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
         # Describe how two object types differ.
         for name, kind in then.attributes:

@@ -61,7 +61,7 @@ def convert_value(value: Value, target: Type) -> Value:
 
 
 def _convert_refinement(value: Value, target: Type) -> Refinement:
-    # Returns the refinement of an unknown value after conversion to a collection or structure.
+    """Return the refinement of an unknown value after conversion to a collection or structure."""
     refinement = get_refinement(value)
     if isinstance(target, (ObjectType, TupleType)):
         return Refinement(refinement.not_null)  # its type gives the number of parts
@@ -133,7 +133,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
 ) -> tuple[Type, list[Value]]:
-    # Converts every part to the element type; if that leaves types open, all get one type.
+    """Convert every part to the element type, or all to their common type if it is open. Return type and values."""
     element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also for a collection without elements
@@ -243,7 +243,7 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    # Returns `target` with its open parts taken from the type of the value, if possible.
+    """Return `target` with its open parts taken from the type of the value, if possible."""
     if target is DYNAMIC or from_type is DYNAMIC or not has_dynamic(target):
         return from_type if target is DYNAMIC else target
     if isinstance(target, ObjectType):
@@ -267,7 +267,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
 
 
 def _require_convertible(from_type: Type, target: Type) -> None:
-    # Raises ConversionProblem if no value of the one type can be converted to the other.
+    """Raise ConversionProblem if no value of the one type can be converted to the other."""
     if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
         return
     if isinstance(target, PrimitiveType):

@@ -88,7 +88,7 @@ def list_part_types(value_type: Type) -> list[Type]:
 
 
 def _unify_part_types(types: Sequence[Type]) -> Type | None:
-    # Returns the common type of all parts of collections and structures of these types.
+    """Return the common type of all parts of collections and structures of these types, None without one."""
     parts: list[Type] = []
     for collection_type in types:
         parts += list_part_types(collection_type)
@@ -116,7 +116,7 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    # True if the known parts of two values, one of them partly unknown, exclude equality.
+    """Return whether the known parts of two values, one of them partly unknown, exclude equality."""
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
         return left_refinement.not_null or right_refinement.not_null
@@ -176,7 +176,7 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
-    # Types that are equal, or would be once their open parts are known.
+    """Return whether two types are equal, or may be once their open parts are known."""
     if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):

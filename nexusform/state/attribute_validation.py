@@ -42,7 +42,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
             checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
     required_names = [name for name, attribute in schema.attributes.items() if _is_always_set(name, attribute)]
     required_names += [name for name, block in schema.blocks.items() if block.min_items]
-    # a plain VM may be pinned to a missing machine
+    # No location is required: a plain VM may be pinned to a missing machine.
     return _build_object_check(checks, required_names, [])
 
 

@@ -124,7 +124,7 @@ def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
 
 
 def _is_changed_by_orjson(text: bytes) -> bool:
-    # True if orjson would return another number.
+    """Return whether orjson would return another number."""
     literal = text.decode()
     if literal.removeprefix("-").isdecimal():
         return len(literal) > _MAX_INTEGER_LENGTH or not _MIN_INTEGER <= int(literal) <= _MAX_INTEGER
@@ -132,7 +132,7 @@ def _is_changed_by_orjson(text: bytes) -> bool:
 
 
 def _is_exact_float(text: str) -> bool:
-    # True if the nearest float is the same number.
+    """Return whether the nearest float is the same number."""
     nearest = float(text)
     try:
         return isfinite(nearest) and convert_decimal(nearest) == convert_decimal(text)
@@ -141,6 +141,7 @@ def _is_exact_float(text: str) -> bool:
 
 
 def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
+    """Build the problem: an empty document, no UTF-8, or the parser's `message` without its position."""
     if not data.strip():
         return JsonProblem("the document is empty", 0)
     try:
@@ -256,10 +257,11 @@ class _JsonWriter:
             if depth:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
             container.has_parts = True
-            chunks.append(part[0])
-            rendered = self._render_directly(part[1], depth)
+            name_with_colon, part_value = part
+            chunks.append(name_with_colon)
+            rendered = self._render_directly(part_value, depth)
             if rendered is None:
-                new_container, bracket = self._open_container(part[1])
+                new_container, bracket = self._open_container(part_value)
                 stack.append(new_container)
                 rendered = bracket
             chunks.append(rendered)

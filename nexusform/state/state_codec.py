@@ -107,6 +107,7 @@ def build_plain_document(state: State) -> dict[str, Any]:
 
 
 def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
+    """Build the document of a state: one entry for each resource, in order of addresses, with all of its instances."""
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in state.instances:
         group = (address.module, address.mode, address.type, address.name)

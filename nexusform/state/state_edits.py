@@ -74,6 +74,7 @@ def _describe_address_kind(pattern: AddressPattern) -> str:
 
 
 def _compute_moved_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
+    """Replace the parts of an address given by `source` by those of `target`; keys absent from both are kept."""
     depth = len(source.module)
     module = (*_rename_module_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
     if not target.type:
@@ -83,6 +84,7 @@ def _compute_moved_address(address: Address, source: AddressPattern, target: Add
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
+    """Return `target`; of equally long patterns, steps without a key in both have the actual key."""
     if len(source) != len(target):
         return target
     return tuple(
@@ -95,6 +97,7 @@ def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModuleP
 
 
 def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
+    """Raise DiagnosticsError if two new addresses are equal, or another instance of the state is in the way."""
     targets = {new for _, new in pairs}
     if len(targets) < len(pairs):
         raise _build_error(

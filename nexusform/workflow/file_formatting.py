@@ -110,7 +110,7 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
         return
     for name in names:
         inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
-        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":
+        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":  # hidden, or an editor's copy
             continue
         if Path(inner).is_dir():
             if recursive and not Path(inner).is_symlink():

@@ -166,7 +166,7 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
 
 
 def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:
-    """Return a line about the contents of the backend."""
+    """Return a line about the contents of the backend ("" with errors), and its diagnostics."""
     try:
         workspace_backend = backend.select_workspace(workspace)
     except BackendProblem as problem:
@@ -222,7 +222,7 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
 def _migrate_workspaces(
     context: CommandContext, settings: Settings, old_choice: BackendChoice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Copy every workspace from the previous backend."""
+    """Copy the workspaces of the previous backend until one has errors; return a line for each one copied."""
     source, problems = _open_backend(old_choice, context, settings)
     if source is None:
         return [], problems

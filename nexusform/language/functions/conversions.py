@@ -68,7 +68,7 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first attempt without errors."""
+    """Return the first attempt without errors, with an open type if it is not wholly known."""
     if not attempts:
         raise FixedProblem("at least one argument is required")
     details: list[str] = []
@@ -88,7 +88,8 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 def _evaluate_can(*attempts: Thunk) -> Value:
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
-    value, diagnostics = attempts[0]()
+    (attempt,) = attempts
+    value, diagnostics = attempt()
     if has_errors(diagnostics):
         return FALSE
     return TRUE if value.is_wholly_known else Value(BOOL, UNKNOWN)

@@ -97,7 +97,7 @@ class LocalTime(Struct, frozen=True):
 
 
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> LocalTime:
-    """Parse an RFC 3339 text with its offset. Raises FunctionProblem.
+    """Parse an RFC 3339 text with its offset. Raises FunctionProblem for the argument at `position`.
 
     `lenient` accepts offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a
     comma, as Go does for values that are not printed.
@@ -105,8 +105,9 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
         raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_truncate_quoted_text(text)}"', position)
-    year, month, day, hour, minute, second = [int(group) for group in match.groups()[:6]]
-    hours, minutes = int(match[10] or 0), int(match[11] or 0)
+    *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups()
+    year, month, day, hour, minute, second = map(int, date_and_time)
+    hours, minutes = int(offset_hours or 0), int(offset_minutes or 0)
     try:
         # Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
@@ -117,10 +118,10 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
     # Other implementations have no finer resolution than a nanosecond.
-    fraction = int((match[7] or "").ljust(9, "0")[:9])
+    fraction = int((fraction_digits or "").ljust(9, "0")[:9])
     offset = hours * 60 + minutes
     nanosecond = (hour * 3600 + minute * 60 + second) * _UNITS["s"] + fraction
-    return LocalTime(ordinal, nanosecond, -offset if match[9] == "-" else offset)
+    return LocalTime(ordinal, nanosecond, -offset if sign == "-" else offset)
 
 
 def _truncate_quoted_text(text: str) -> str:
@@ -163,6 +164,7 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
 
 
 def _format_date(pattern: str, timestamp: str) -> str:
+    """Format a timestamp: equal letters in a row are a verb, quoted text is literal, other characters are kept."""
     moment = parse_timestamp(timestamp, 1)
     pieces: list[str] = []
     index = 0
@@ -189,7 +191,10 @@ def _format_date(pattern: str, timestamp: str) -> str:
 
 
 def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
-    # Parses the text between quotes; two quotes in a row represent one, inside and outside.
+    """Parse the literal after the quote at `index`; two quotes in a row are one, inside and outside of a literal.
+
+    Return its text and the index after it.
+    """
     if pattern[index + 1 : index + 2] == "'":
         return "'", index + 2
     pieces: list[str] = []
@@ -206,12 +211,12 @@ def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
 
 
 def parse_duration(text: str, position: int) -> int:
-    """Parse a duration such as `1h30m` or `-1.5s` to nanoseconds. Raises FunctionProblem."""
+    """Parse a duration such as `1h30m`, `-1.5s` or `0` to nanoseconds. Raises FunctionProblem, also for ""."""
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
     if unsigned == "0":
         return 0
     total = index = 0
-    while index < len(unsigned) or not unsigned:
+    while index < len(unsigned) or not unsigned:  # an empty text matches nothing: an error
         match = _DURATION.match(unsigned, index)
         if match is None or len(unsigned) > 100:
             raise FunctionProblem(
@@ -219,16 +224,17 @@ def parse_duration(text: str, position: int) -> int:
                 'as in "1h30m"',
                 position,
             )
-        total += int(Fraction(match[1].rstrip(".")) * _UNITS[match[2]])
+        number, unit = match.groups()
+        total += int(Fraction(number.rstrip(".")) * _UNITS[unit])
         index = match.end()
     is_negative = text[0] == "-"
-    if total > _MAX_DURATION - (not is_negative):
+    if total > _MAX_DURATION - (not is_negative):  # signed 64 bits: -2**63 to 2**63 - 1
         raise FunctionProblem(f'the duration "{_truncate_quoted_text(text)}" is longer than 292 years', position)
     return -total if is_negative else total
 
 
 def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
-    # Format a moment as RFC 3339 text, to the second.
+    """Add a duration to a timestamp; return RFC 3339 text, without fractions of a second."""
     moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1))
     year, month, day = moment.date
     hour, minute, second = moment.clock

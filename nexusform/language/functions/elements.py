@@ -101,6 +101,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
+    """Return the only element of a collection, null for an empty one. Raises FunctionProblem for several."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
@@ -127,12 +128,13 @@ _INT64: Final = 1 << 63
 
 
 def _find_element_type(arguments: Sequence[Value]) -> Type:
-    sequence_type = arguments[0].type
+    sequence, index = arguments
+    sequence_type = sequence.type
     if not isinstance(sequence_type, (ListType, TupleType)):
         raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", 0)
     if isinstance(sequence_type, ListType):
         return sequence_type.element
-    position, parts = arguments[-1].raw, sequence_type.elements
+    position, parts = index.raw, sequence_type.elements
     return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
 
 

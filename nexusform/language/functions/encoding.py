@@ -47,7 +47,7 @@ def _compress_to_base64_gzip(text: str) -> str:
     import zlib
 
     data = text.encode()
-    packer = zlib.compressobj(wbits=-15)
+    packer = zlib.compressobj(wbits=-15)  # without a header
     packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) + b"\x01\x00\x00\xff\xff"
     head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
     return encode_base64(head + packed + struct.pack("<II", zlib.crc32(data), len(data)))
@@ -57,7 +57,7 @@ def _decompress_from_base64_gzip(text: str) -> str:
     import zlib
 
     packed = decode_base64(text)
-    unpacker = zlib.decompressobj(wbits=31)
+    unpacker = zlib.decompressobj(wbits=31)  # with a gzip header
     try:
         data = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
     except zlib.error as problem:
@@ -83,7 +83,9 @@ def _unquote_url(text: str) -> str:
 
     invalid_escape = _BAD_ESCAPE.search(text)
     if invalid_escape is not None:
-        raise FunctionProblem(f'invalid URL escape "{text[invalid_escape.start() : invalid_escape.start() + 3]}"', 0)
+        start = invalid_escape.start()
+        escape = text[start : start + 3]  # the percent sign and two characters
+        raise FunctionProblem(f'invalid URL escape "{escape}"', 0)
     return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
 
 
@@ -115,7 +117,7 @@ def _parse_csv(text: str) -> Value:
 
 
 def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
-    # Every row with the line it starts on; empty lines do not count.
+    """Return every row of CSV text after the number of its first line. Empty lines are no rows."""
     rows: list[tuple[int, list[str]]] = []
     offset, line = 0, 1
     while offset < len(text):
@@ -137,7 +139,7 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
-    # Returns the field that starts here, its end (a comma, a line end, the end), and the line.
+    """Parse the field from `offset` on. Return it, its end (offset of a comma, a line end or the end), and the line."""
     if text[offset : offset + 1] != '"':
         end = min([i for i in (text.find(",", offset), text.find("\n", offset)) if i >= 0], default=len(text))
         field = text[offset:end]

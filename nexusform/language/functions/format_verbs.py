@@ -111,6 +111,7 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
 
 
 def _render_argument(verb: _FormatVerb, argument: Value) -> str:
+    """Render an argument as its verb requires. Raises FunctionProblem, for null with any verb except `%v`."""
     mode = verb.mode
     if mode == "v":
         # Render an argument as %v: texts and numbers plainly, anything else as JSON.
@@ -155,7 +156,7 @@ def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
 
 
 def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> str:
-    # Renders a number's digits with sign and padding; zeros are between the two.
+    """Render a number's digits with its sign and padding: spaces on either side, or zeros after the sign."""
     positive_sign = next((sign for sign in "+ " if sign in verb.flags), "")
     sign = "-" if is_negative else positive_sign
     missing = verb.width - len(sign) - len(digits)
@@ -199,7 +200,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
 
 
 def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
-    # The digits of 0.d1d2... * 10**point: the shortest exact ones, or rounded to a count.
+    """Return the digits d1d2... and the point of 0.d1d2... * 10**point: the shortest exact ones, or `count` rounded."""
     if size == 0:
         return "0", 1
     digits, point = compute_shortest_digits(size)
@@ -261,7 +262,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int | None:
-    # Returns the number of texts, None if unknown. A tuple's length is in its type.
+    """Return the length of all lists (by argument position): 1 without lists, None if no length is known."""
     count = first_position = None
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)

@@ -97,7 +97,7 @@ def get_json_prefix(value_type: Type) -> str:
 
 
 def determine_json_type(text: str) -> Type:
-    """Return the type of a value with a known prefix of its JSON text. Raises FunctionProblem."""
+    """Return the type of a value by a known prefix of its JSON text, DYNAMIC if open. Raises FunctionProblem."""
     prefix = text.lstrip(" \t\r\n")
     if not prefix:
         return DYNAMIC

@@ -66,6 +66,7 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
+    """Return the element of a key, else the default. Raises FunctionProblem without both."""
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
@@ -92,6 +93,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
 
 
 def _merge_maps(*maps: Value) -> Value:
+    """Merge maps or objects; the last of equal keys counts, null is empty. Only maps of one type give a map."""
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
@@ -113,7 +115,7 @@ def _merge_maps(*maps: Value) -> Value:
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
-    # Unknown objects have known attributes.
+    """Build the unknown result of a merge: an object of known attributes, unless the keys of a map are unknown."""
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
@@ -128,6 +130,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
 
 
 def _compute_transpose(mapping: Value) -> Value:
+    """Swap the keys and values of a map of lists: each value gets the list of its keys."""
     kind = MapType(_STRINGS)
     if not mapping.is_wholly_known:
         return Value(kind, UNKNOWN)

@@ -76,6 +76,7 @@ _MAPPED: Final = 96
 
 
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
+    """Compute the subnet with this number among those with a prefix longer by `new_bits`; -1 is the last one."""
     network = _parse_network(prefix)
     bits, subnet_number = _require_whole_number(new_bits, "newbits", 1), _require_whole_number(number, "netnum", 2)
     length = network.prefixlen + bits
@@ -113,7 +114,7 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
                 position,
             )
         size = 1 << (network.max_prefixlen - length)
-        first = -(-next_address // size) * size
+        first = -(-next_address // size) * size  # rounded up to a multiple of the size
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""
             raise FunctionProblem(

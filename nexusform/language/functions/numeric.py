@@ -51,7 +51,7 @@ def _compute_logarithm(argument: Any, base: Any) -> Any:
 
 def _compute_power(base: Any, exponent: Any) -> Any:
     if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
-        if base.bit_length() * exponent > 4096:
+        if base.bit_length() * exponent > 4096:  # too high for a float, an error; except for the bases 0, 1 and -1
             return _compute_with_floats(math.pow, base, exponent)
         return normalize_number(base**exponent)
     return _compute_with_floats(math.pow, base, exponent)
@@ -65,7 +65,8 @@ def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _parse_integer(text: Value, base: Value) -> Value:
-    _find_parse_integer_result_type([text])
+    """Parse an integer in a base from 2 to 62. Up to base 36 upper case equals lower case."""
+    _find_parse_integer_result_type([text])  # raises FunctionProblem unless it is a string
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
         raise FixedProblem("base must be a whole number between 2 and 62 inclusive", 1)

@@ -68,7 +68,7 @@ def _build_pattern_error(message: str, part: str) -> FunctionProblem:
 
 @lru_cache(maxsize=256)
 def _compile_pattern(pattern: str) -> CompiledPattern:
-    # Raises FunctionProblem.
+    """Compile a pattern. Raises FunctionProblem if RE2 or Go rejects it."""
     import re2
 
     options = re2.Options()
@@ -93,7 +93,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
 
 
 def _compile_pattern_argument(pattern: str, position: int = 0) -> CompiledPattern:
-    # `position` is that of the argument which holds the pattern.
+    """Compile the pattern in the argument at `position`. Raises FunctionProblem for this argument."""
     try:
         return _compile_pattern(pattern)
     except FunctionProblem as problem:
@@ -101,7 +101,7 @@ def _compile_pattern_argument(pattern: str, position: int = 0) -> CompiledPatter
 
 
 def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
-    # Every match from left to right; an empty one right after another match does not count.
+    """List the matches from left to right, without an empty one right after another match."""
     end = -1
     for match in pattern.engine.finditer(text):
         if match.start() == match.end() == end:
@@ -181,16 +181,19 @@ _GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def _expand_template(template: str, pattern: CompiledPattern, match: Any) -> str:
-    # `$1`, `${1}`, `$name` and `${name}` are groups, `$$` is a dollar.
+    """Fill in a match: `$1`, `${1}`, `$name` and `${name}` are groups, "" for missing ones; `$$` is a dollar."""
+
     def replace_reference(reference: re.Match[str]) -> str:
-        if reference[1]:
+        second_dollar, plain_name, braced_name = reference.groups()
+        if second_dollar:
             return "$"
-        name = reference[2] or reference[3]
+        name = plain_name or braced_name
         if not _GROUP_NUMBER.fullmatch(name):
             # Of groups with the same name the first one that took part.
             groups = zip(pattern.names, match.groups(), strict=True)
             return next((text for group, text in groups if group == name and text is not None), "")
-        return dict(enumerate((match.group(), *match.groups()))).get(int(name)) or ""
+        texts_by_number = dict(enumerate((match.group(), *match.groups())))
+        return texts_by_number.get(int(name)) or ""
 
     return _REFERENCE.sub(replace_reference, template)
 

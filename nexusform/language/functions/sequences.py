@@ -36,6 +36,7 @@ _ANY_LIST: Final = ListType(DYNAMIC)
 
 
 def _split_chunks(sequence: Value, size: Value) -> Value:
+    """Split a list into lists of `size` elements, the last one of the rest; size 0 makes one list of all elements."""
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FixedProblem("the size argument must be a whole number that is not negative", 1)
     step = size.raw or max(len(sequence.raw), 1)
@@ -50,7 +51,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type if all arguments have a common one, else a tuple type."""
+    """Return a list type for lists with a common one, else a tuple type; the open type with an unknown list."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     kinds = []
@@ -102,7 +103,7 @@ def _flatten_sequence(sequence: Value) -> Value:
 
 
 def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
-    # Whether the number of elements is known; `marks` collects the marks of the lists.
+    """Add the elements of nested lists to `elements`, their marks to `marks`; false if the number is unknown."""
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         return False
@@ -154,6 +155,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
 
 
 def _generate_range(*limits: Value) -> Value:
+    """List numbers for the arguments `end`, `start, end` or `start, end, step`; `end` itself is excluded."""
     if not 1 <= len(limits) <= 3:
         raise FixedProblem("must have one, two, or three arguments")
     numbers: list[Any] = [v.raw for v in limits]

@@ -74,6 +74,7 @@ def _add_indentation(spaces: int, text: str) -> str:
 
 
 def _slice_text(text: str, offset: int, length: int) -> str:
+    """Return characters as seen by a reader: a negative offset counts from the end, any negative length is no limit."""
     if not isinstance(offset, int) or not isinstance(length, int):
         raise FixedProblem("offset and length must be whole numbers", 1)
     characters = split_clusters(text)

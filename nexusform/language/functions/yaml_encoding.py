@@ -47,7 +47,7 @@ def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_render_lines(value, 0)) + "\n"
-    first, *further_lines = _render_sequence_item(value, 2, 0)
+    first, *further_lines = _render_value(value, 2, 0)
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
@@ -83,12 +83,12 @@ def _add_indentation(lines: list[str]) -> list[str]:
 
 
 def _render_lines(value: Value, indent: int) -> list[str]:
-    # Renders the block form of a non-empty collection at a column.
+    """Render the lines of a non-empty collection at column `indent`, without the indentation itself."""
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            inner = _render_sequence_item(item, indent + 2, indent + 2)
-            item_lines += [f"- {inner[0]}", *_add_indentation(inner[1:])]
+            start, *rest = _render_value(item, indent + 2, indent + 2)
+            item_lines += [f"- {start}", *_add_indentation(rest)]
         return item_lines
     lines: list[str] = []
     for key, item in value.raw.items():
@@ -97,22 +97,23 @@ def _render_lines(value: Value, indent: int) -> list[str]:
 
 
 def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
-    # Renders one member of a mapping.
+    """Render the lines of one entry of a mapping at column `indent`, without this indentation."""
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
-        first = _render_sequence_item(Value(STRING, key), indent + 2, indent + 2)
-        second = _render_sequence_item(item, indent + 2, indent + 2)
-        return [f"? {first[0]}", *_add_indentation(first[1:]), f": {second[0]}", *_add_indentation(second[1:])]
+        # An explicit key: `? KEY` and `: VALUE`.
+        key_start, *key_rest = _render_value(Value(STRING, key), indent + 2, indent + 2)
+        item_start, *item_rest = _render_value(item, indent + 2, indent + 2)
+        return [f"? {key_start}", *_add_indentation(key_rest), f": {item_start}", *_add_indentation(item_rest)]
     name = f"{_render_quoted(key)}:"
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
-        return [name, *_render_lines(item, indent)]
-    inner = _render_sequence_item(item, indent + 2, indent + len(name) + 1)
-    return [f"{name} {inner[0]}", *_add_indentation(inner[1:])]
+        return [name, *_render_lines(item, indent)]  # a sequence starts at the column of its key
+    start, *rest = _render_value(item, indent + 2, indent + len(name) + 1)
+    return [f"{name} {start}", *_add_indentation(rest)]
 
 
-def _render_sequence_item(value: Value, indent: int, column: int) -> list[str]:
-    # Renders a value that starts at `column`, further lines at `indent`.
+def _render_value(value: Value, indent: int, column: int) -> list[str]:
+    """Render the lines of a value from `column` on. The caller indents further lines to column `indent`."""
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
@@ -338,7 +339,7 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    # Resolves a plain scalar: YAML 1.2's rules and, as in other implementations, the bools of YAML 1.1.
+    """Parse a plain scalar by YAML 1.2's rules and, as in other implementations, with the bools of YAML 1.1."""
     if text in _NULLS:
         return NULL
     word = text.lower()
@@ -346,9 +347,10 @@ def _parse_plain_scalar(text: str) -> Value:
         return TRUE if word in _TRUE else FALSE
     if _HEXADECIMAL.match(text) or _OCTAL.match(text):
         if len(text) >= 500:
-            return parse_number(text)
+            return parse_number(text)  # fails: too many digits
         base = 16 if text[1] == "x" else 8
-        return parse_number(str(int(text[2:], base)))
+        digits = text[2:]  # after `0x` or `0o`
+        return parse_number(str(int(digits, base)))
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):

@@ -61,20 +61,20 @@ def count_clusters(text: str) -> int:
     if text.isascii():
         return len(text) - text.count("\r\n")
     clusters = 1
-    flags = 1 if ord(text[0]) in _REGIONAL else 0
+    regional_count = 1 if ord(text[0]) in _REGIONAL else 0  # regional letters in a row; two are one flag
     is_emoji = _is_pictographic(text[0])
     for before, char in pairwise(text):
         is_regional = ord(char) in _REGIONAL
         is_same_cluster = (
             (before == "\r" and char == "\n")
             or _is_grapheme_extending_character(char)
-            or (is_regional and flags % 2 == 1)
+            or (is_regional and regional_count % 2 == 1)
             or (before == _JOINER and is_emoji and _is_pictographic(char))
             or _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS
         )
         if not is_same_cluster:
             clusters += 1
-        flags = flags + 1 if is_regional else 0
+        regional_count = regional_count + 1 if is_regional else 0
         is_emoji = _is_pictographic(char) or (is_emoji and _is_grapheme_extending_character(char))
     return clusters
 
@@ -272,7 +272,7 @@ class _Scanner:
         self.invalid_count = 0
 
     def run(self) -> Tokens:
-        """Scan to the end."""
+        """Scan to the end. Groups are those of `_QUOTED`."""
         size = len(self.text)
         while self.offset < size:
             mode = self.stack[-1] if self.stack else None
@@ -304,10 +304,10 @@ class _Scanner:
         return self.tokens
 
     def _scan_code(self, mode: _OpenTemplateSequence | None) -> None:
-        """Scan names, numbers and operators, until a template begins or ends."""
+        """Scan names, numbers and operators, until a template begins or ends. Groups are those of `_NORMAL`."""
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
-        plain = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)
+        plain = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)  # the kinds of some groups, by group number
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
@@ -334,7 +334,7 @@ class _Scanner:
         self.offset = offset
 
     def _scan_rare_token(self, group: int, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
-        """Scan the less common tokens; true if the mode changes."""
+        """Scan a token of one of the less common groups of `_NORMAL`; true if the mode changes."""
         if group == 5:
             return self._scan_brace(begin, end, mode)
         if group in {7, 8}:

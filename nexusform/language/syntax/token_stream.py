@@ -173,7 +173,7 @@ class TokenStream(Struct):
         return tokens.text.startswith("<<", tokens.starts[index]) and tokens.kinds[index] == "<"
 
     def _describe_invalid_token(self, kind: str, index: int) -> tuple[str, str] | None:
-        """Describe a token that the language does not have."""
+        """Return the error id and detail for a token foreign to the language; None for any other token."""
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":
@@ -303,11 +303,14 @@ _ESCAPE_RULES = {
 
 
 def _decode_escape(escape: str) -> tuple[str, str]:
-    r"""Decode an escape. Return its error (none for a valid \u or \U) and its text."""
+    r"""Decode an escape. Return its error, "" for a valid \uXXXX or \UXXXXXXXX, and its text.
+
+    The text is "" with an error, except for an unknown selector (the character after the backslash): it is the text.
+    """
     selector = escape[1:2]
     if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
-        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:  # beyond Unicode, or half of a surrogate pair
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""
         return "", chr(code)
     if selector in _ESCAPE_RULES:

@@ -95,7 +95,7 @@ def encrypt_plan(
 def decrypt_file(
     document: bytes, path: str, configuration: Configuration, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
-    """Decrypt a state or plan file."""
+    """Decrypt a state or plan file; b"" with errors."""
     purpose = read_encryption_purpose(document)
     problem = "unreadable-plan" if purpose == PLAN else "unreadable-state"
     sealer, diagnostics = _create_document_cipher(purpose, configuration, context)

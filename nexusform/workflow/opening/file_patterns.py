@@ -69,7 +69,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 
 
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
-    # Walk the directories with the remaining segments.
+    """Yield the matching files below `root`, relative to it; `**` follows no cyclic link. Raises FileProblem."""
     visited: set[tuple[str, int]] = set()
     pending = [("", 0)] if segments else []
     while pending:
@@ -108,7 +108,7 @@ def _list_names(directory: Path, segment: _Segment) -> list[str]:
 
 
 def _is_cyclic_link(root: Path, path: str) -> bool:
-    # Whether a link leads to one of its parent directories.
+    """Return whether a path is a link to one of its parent directories."""
     link = root / path
     if not link.is_symlink():
         return False
@@ -126,9 +126,12 @@ def _create_pattern_error(pattern: str) -> FileProblem:
 
 
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
-    # The text with each alternative of its first pair of braces, None without braces.
+    """Replace the first pair of braces by each of its alternatives; None without braces.
+
+    Raises the error of the whole `pattern` for an open brace without its end.
+    """
     depth = 0
-    cuts: list[int] = []
+    cuts: list[int] = []  # the offsets of the outermost `{`, its commas and `}`
     for sign in _BRACES.finditer(text):
         if sign[0] == "{":
             depth += 1
@@ -138,8 +141,7 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
             cuts.append(sign.start())
             if sign[0] == "}":
                 before, after = text[: cuts[0]], text[sign.end() :]
-                spans = pairwise(cuts)
-                return [before + text[start + 1 : end] + after for start, end in spans]
+                return [before + text[start + 1 : end] + after for start, end in pairwise(cuts)]
         elif sign[0] == "}" and depth:
             depth -= 1
     if depth:
@@ -177,20 +179,24 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
 
 
 def _parse_character_class(signs: list[str], position: int, pattern: str) -> tuple[str, int]:
-    # The expression of a character class after its bracket, and the position after it.
+    """Build the regular expression of a character class from `position`, after its `[`; also return the one after `]`.
+
+    A sign is a character, or a backslash with a character. Raises the error of the whole `pattern`.
+    """
     is_negated = signs[position : position + 1] == ["^"]
     position += is_negated
     ranges: list[str] = []
     while signs[position : position + 1] != ["]"] or not ranges:
+        # One sign, or three for a range such as `a-z`. Its ends are the first and the last sign, if all are there.
         span = 3 if signs[position + 1 : position + 2] == ["-"] else 1
         ends = signs[position : position + span : 2]
         if len(ends) != (span + 1) // 2 or any(end in ("-", "]") for end in ends):
             raise _create_pattern_error(pattern)
-        low, high = ends[0][-1], ends[-1][-1]
+        low, high = ends[0][-1], ends[-1][-1]  # without a backslash
         ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")
         position += span
     content = "".join(ranges)
-    if not content:
+    if not content:  # all ranges are reversed, such as `z-a`: no character, or any if negated
         return ("." if is_negated else r"[^\x00-\x{10FFFF}]"), position + 1
     return f"[{'^' if is_negated else ''}{content}]", position + 1
 

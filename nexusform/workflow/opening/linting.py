@@ -115,6 +115,7 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
+    """Build the facts about a pool. With `everything` all its numbers are new ones, not only those placed now."""
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
     instance = vms.instance

@@ -81,7 +81,7 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
 
 
 def is_replaceable(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> bool:
-    """Return whether a new plan may replace a file: missing, empty, a link, or a plan by its `first_member`."""
+    """Return whether a plan may replace a path: not a regular file, an empty file, or a plan (by `first_member`)."""
     target = Path(path)
     if target.is_symlink() or is_stream_or_directory(target) or not target.exists():
         return True

@@ -105,7 +105,7 @@ def write_new_file(path: str, text: str) -> list[Diagnostic]:
 
 
 def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool) -> ImportBlocksResult:
-    """Find the objects of import blocks at their providers; `generate` adds blocks where one can describe them."""
+    """Find the objects of import blocks at their providers; `generate` adds missing blocks without module and key."""
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
     blocks: list[str] = []

@@ -36,6 +36,7 @@ def limit_time(seconds: int) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
+    """Raise the failure in the main thread from the handler of a repeated timer signal."""
     waits = _MAX_WAITS
 
     def handle_signal(_number: int, frame: FrameType | None) -> None:
@@ -56,6 +57,7 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
+    """Raise the failure in the planning thread from a watching thread, repeatedly until the block ends."""
     planning_thread = threading.get_ident()
     end_event = threading.Event()
     raise_lock = threading.Lock()

@@ -92,7 +92,7 @@ def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
 
 
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
-    """Build the request of a change for its provider, in one step."""
+    """Build the request of a change for its provider; a `flaw` is the reason to skip it, "" without one."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
     private_note = change.private or {}

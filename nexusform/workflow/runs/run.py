@@ -174,6 +174,7 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
+        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors."""
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()

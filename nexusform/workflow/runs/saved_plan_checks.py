@@ -58,6 +58,7 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
+    """Check a plan. If serial or inputs changed, or with `replan`, a new plan must have the same changes."""
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
         # Accept a plan of an older serial if re-planning gives the same changes.

@@ -244,8 +244,8 @@ def create_move_change(
 def create_remove_change(
     patterns: Sequence[AddressPattern], removed_addresses: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`; removed addresses are added to `removed`. Racks and machines record
-    the running VMs of removed objects; `vms` are such records to delete, because the VMs no longer exist.
+    """Create the change of `state rm`; removed addresses are added to `removed_addresses`. Racks and machines
+    record the running VMs of removed objects; `vms` are such records to delete, because the VMs no longer exist.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -268,7 +268,7 @@ def create_remove_change(
 
 
 def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
-    """Return the state without records of forgotten VMs that no longer exist."""
+    """Return the state without the records of these forgotten VMs, and an error for each unknown one."""
     from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 
     problems: list[Diagnostic] = []
@@ -285,7 +285,7 @@ def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -
 
 
 def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -> list[Diagnostic]:
-    """Build a warning about VMs that keep running unmanaged."""
+    """Build one warning about the VMs of removed objects, kept running and unmanaged; none without such VMs."""
     types = build_registries().resource_types
     rows = []
     total = 0

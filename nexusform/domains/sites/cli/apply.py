@@ -109,7 +109,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the plan, the current definition and the progress so far."""
+    """Open the plan, the current definition and the progress so far, and select the waves; None with errors."""
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}
@@ -145,7 +145,7 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
 def _select_waves(
     arguments: ApplyArguments, plan: FleetPlan, progress: FleetApplyProgress
 ) -> tuple[tuple[Wave, ...], list[Diagnostic]]:
-    """Select the waves to apply now."""
+    """Select the waves to apply now: the one of -wave, or all with sites; none with an error."""
     waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
     names = [wave.name for wave in waves_with_sites]
     unfinished_names = [name for name in names if not progress.is_finished(name)]

@@ -210,7 +210,7 @@ def _build_hidden_count_line(count: int, noun: str) -> tuple[str, ...]:
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:
-    """Build the summary as Markdown within the size of a comment."""
+    """Build the summary as Markdown, with the most rows per section to fit into a comment; at worst cut off."""
     for max_rows in (500, 200, 80, 30, 12, 4, 1):
         text = render_report_markdown(build_fleet_summary(plan, max_rows))
         if len(text.encode()) <= MAX_BYTES:

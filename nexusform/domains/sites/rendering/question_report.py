@@ -102,14 +102,15 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     if not findings:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
     runs = f"{round(findings[0].figures['runs']):,}"
-    machine = _count_constant_vms(findings, "machine")
+    machine_count = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
     site, least_certain = min(site_findings, key=lambda pair: _compute_share(pair[1]))
     constant_text = (
-        f"{machine:,} of {format_count(len(findings), 'VM')} {select_word_form(machine, 'is', 'are')} on one "
-        f"machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
+        f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
+        f"on one machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
     )
-    vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
+    target_machine = least_certain.texts[0]
+    vm_text = f"{least_certain.name} of {site} on {target_machine}"
     return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
 
 
@@ -179,11 +180,9 @@ def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
     for finding in result.findings:
         figures = finding.figures
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"
+        spread = finding.name.rpartition(" ")[2]  # the name ends with `, rack_spread SPREAD`
         certain_text, unchecked_text = f"{round(figures['certain_hits']):,}", f"{round(figures['unverified']):,}"
-        yield (
-            (finding.name.rpartition(" ")[2], hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text),
-            False,
-        )
+        yield ((spread, hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text), False)
 
 
 _SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] = {

@@ -67,7 +67,7 @@ def count_placements(plan: Plan) -> dict[str, int]:
 
 
 def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
-    """Find pools on several racks before the plan and on one after it."""
+    """Describe the pools on several racks before the plan, and with several VMs all on one rack after it."""
     descriptions: list[str] = []
     for site in plan.sites:
         for pool in site.pools:

@@ -47,7 +47,7 @@ class Wave(Struct, frozen=True):
     """Sites applied together, after the previous waves. At most `max_parallel` are applied at a time, and at
     most `max_unavailable` are being applied or failed (None: number of workers). More than `max_failures`
     failed or rejected sites stop it, as does a share of wrong predictions above `max_miss_rate`. `soak`:
-    seconds before the next wave. `approve`: it needs an approval.
+    seconds before the next wave. `needs_approval`: only after an approval.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Wave(Struct, frozen=True):
 
 class FleetDefinition(Struct, frozen=True):
     """All sites and waves in order. `digest`: digest of everything read. `templates`: sites named ANY_SITE
-    with the state locations of `sites` blocks. `requests`: maximum requests per minute and subscription over
-    all workers; 0: unlimited.
+    with the state locations of `sites` blocks. `requests_per_minute`: maximum for one subscription over all
+    workers; 0: unlimited.
     """
 
     sites: tuple[SiteEntry, ...]
@@ -79,8 +79,8 @@ class FleetDefinition(Struct, frozen=True):
 
 
 class PlannedSite(Struct, frozen=True):
-    """Site in a fleet's plan. `after`: sites applied earlier, since it reads their states. `file` and `line`:
-    location in the sites file.
+    """Site in a fleet's plan. `dependencies`: sites applied earlier, since it reads their states. `file` and
+    `line`: location in the sites file.
     """
 
     wave: str
@@ -97,8 +97,8 @@ class PlannedSite(Struct, frozen=True):
 
 
 class UndeclaredSite(Struct, frozen=True):
-    """Site no longer in nexusform.sites.hcl. `objects`: number of objects in its `state` (None: unreadable,
-    with `reason`); `placed`: VMs, bindings and pods by kind.
+    """Site no longer in nexusform.sites.hcl. `objects`: number of objects in its state (None: unreadable,
+    with `reason`); `placement_counts`: VMs, bindings and pods by kind.
     """
 
     name: str
@@ -110,10 +110,10 @@ class UndeclaredSite(Struct, frozen=True):
 
 
 class FleetPlan(Struct, frozen=True):
-    """Planned sites in order, and their waves. `now`: current time of all plans. `confined` and
+    """Planned sites in order, and their waves. `now`: current time of all plans. `is_confined` and
     `allow_remote`: trust in the configuration, also on apply. `undeclared`: sites with a state but no longer
-    declared; they are not changed and not part of the approval. `definition`: digest of nexusform.sites.hcl
-    and the files it reads; `digest`: the approved digest; `errors`: diagnostics of a failed run.
+    declared; they are not changed and not part of the approval. `definition_digest`: digest of
+    nexusform.sites.hcl and the files it reads; `digest`: the approved digest; `errors`: diagnostics of a failed run.
     """
 
     sites: tuple[PlannedSite, ...]

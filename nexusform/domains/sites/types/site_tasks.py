@@ -42,9 +42,9 @@ class SiteStatus(StrEnum):
 
 
 class FleetContext(Struct, frozen=True):
-    """Location and trust of a fleet, common to all its tasks. `root`: directory of its file; `definition`:
-    digest of the files read; `now`: current time of all plans; `spool`: directory for plan files ("": none);
-    `session`: id of the command run.
+    """Location and trust of a fleet, common to all its tasks. `root`: directory of its file;
+    `definition_digest`: digest of the files read; `now`: current time of all plans; `spool`: directory for
+    plan files ("": none); `session`: id of the command run.
     """
 
     root: str
@@ -106,8 +106,8 @@ class SiteQuestionFinding(Struct, frozen=True):
 
 
 class Task(Struct, frozen=True):
-    """One task for one site. `digest`: approved digest of its plan; `plan`: approved digest of its plan
-    file. `unlock_host`: host of the locks to release ("": those of this run).
+    """One task for one site. `digest`: approved digest of its plan; `plan_digest`: approved digest of its
+    plan file. `unlock_host`: host of the locks to release ("": those of this run).
     """
 
     kind: SiteTaskKind

@@ -258,7 +258,8 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
     """Fold equal messages about the sites of one `sites` block."""
 
     def replace_name(match: re.Match[str]) -> str:
-        return "SITE" if match[1] or match[2] in sites else match[0]
+        site_word, name = match.groups()
+        return "SITE" if site_word or name in sites else match[0]
 
     def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
@@ -290,7 +291,7 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
-    duration = values.get("soak", "")
+    duration = values.get("soak", "")  # such as `1h30m`
     units = {"h": 3600, "m": 60, "s": 1}
     soak = float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
     return Wave(
@@ -389,7 +390,7 @@ def _evaluate_name(key: str, expression: Expression | None, names: NameScope, re
 
 
 def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequence[tuple[str, Value]]:
-    """Evaluate keys and values of for_each."""
+    """Evaluate keys and values of for_each (members of a set are both); none after a problem."""
     value, problems = evaluate_expression(expression, reading.names)
     reading.problems += problems
     if has_errors(problems):
@@ -413,7 +414,7 @@ def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequenc
 
 
 def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
-    """Build one site with defaults; None if it has errors."""
+    """Build one site; its arguments precede those of the `defaults` block. None if it has errors."""
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (

@@ -62,7 +62,7 @@ def run_fleet_question(
 
 
 def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
-    """Merge the parts of one site's result."""
+    """Merge the `count` parts of one site's result: skipped if one is missing, rejected if one is or they differ."""
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
     ordered = [parts[part] for part in range(count)]

@@ -276,8 +276,9 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
     """Convert locations in a text, such as `main.nf.hcl:14,1-19`."""
 
     def convert_match(match: re.Match[str]) -> str:
-        fleet_path = _make_path_relative_to_fleet(match[1], source)
-        return f"{fleet_path}:{match[2]}" if Path(match[1]).is_file() else match[0]
+        path, position = match.groups()
+        fleet_path = _make_path_relative_to_fleet(path, source)
+        return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]
 
     return _LINE.sub(convert_match, text)
 

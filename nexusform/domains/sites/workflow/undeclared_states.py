@@ -126,7 +126,7 @@ def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
 def _read_undeclared_site(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> UndeclaredSite | None:
-    """Read the state of a site; None if it is missing or empty."""
+    """Read the state of a site, or the reason for not reading it; None if it is missing or empty."""
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
         return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
@@ -143,7 +143,7 @@ def _read_undeclared_site(
 def _open_known_state(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> StateBackend | None:
-    """Open the backend of a known state: by a template, or as a local file."""
+    """Open the backend of a known state by a template, or as a local file; None if neither is possible."""
     for template in templates:
         if template.backend == known_state.backend:
             settings = {
