@@ -358,9 +358,8 @@ class PodPredictor:
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:
             return PlaceablePodRange(kept_count, kept_count, is_exact=True)
-        further_range = pod_outcomes.compute_placeable_range(
-            self.session.get_scheduler(spec), len(progress.pods_to_place)
-        )
+        scheduler = self.session.get_scheduler(spec)
+        further_range = pod_outcomes.compute_placeable_range(scheduler, len(progress.pods_to_place))
         # The number of pods with a volume depends on the order of placement.
         minimum = 0 if spec.has_own_claims else further_range.minimum
         return PlaceablePodRange(
@@ -458,9 +457,8 @@ class PodPredictor:
         progress = self.displaced_workloads.get(pod.workload)
         if progress is None:
             workload = Workload(kind, namespace, name, 0, pod.spec)
-            progress = self.displaced_workloads[pod.workload] = WorkloadProgress(
-                workload, had_pods=True, has_started=True
-            )
+            progress = WorkloadProgress(workload, had_pods=True, has_started=True)
+            self.displaced_workloads[pod.workload] = progress
         outcome = progress.outcomes.get(pod.number)
         if outcome is not None and outcome.node == pod.node:  # its replacement is evicted in turn
             progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
@@ -500,11 +498,8 @@ class PodPredictor:
         """Evict the expired pods of a workload, and return whether one leaves its node."""
         key, spec = progress.workload.key, progress.workload.pod
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
-        placed_pods = [
-            ExistingPod(key, outcome.number, outcome.node, spec)
-            for outcome in progress.outcomes.values()
-            if outcome.node
-        ]
+        placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
+        placed_pods = [ExistingPod(key, outcome.number, outcome.node, spec) for outcome in placed_outcomes]
         has_moved = False
         for pod in (*progress.kept_pods, *placed_pods):
             verdict = self._reschedule_after_toleration(pod)
