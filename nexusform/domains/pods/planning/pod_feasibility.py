@@ -84,7 +84,7 @@ class ClusterPodCapacity:
         return PodPredictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
-        """Compute the largest replica count of the only scalable workload; None for several, or with claims."""
+        """Compute the largest replica count of the only scalable workload; None without exactly one, or with claims."""
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
             return None

@@ -271,7 +271,7 @@ def _warn_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield a warning for pods never created, unless the warning about a blocked rollout counts them."""
+    """Yield a warning for uncreated pods, in a blocked rollout only if an ordered set has a Pending pod, too."""
     count, replicas = context.forecast.uncreated, context.forecast.replicas
     is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
