@@ -126,7 +126,7 @@ def match_cluster_snapshot(
         snapshot.is_complete,
         tuple(unknown_nodes),
         len(snapshot.pods) - len(running_pods),
-        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node
         workloads=snapshot.workloads,
         snapshot=snapshot,
         unready_nodes=frozenset(unready_nodes),

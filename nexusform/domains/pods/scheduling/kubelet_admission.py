@@ -107,7 +107,7 @@ class NodeNumaCells:
         """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
         numbers = range(len(self._free))
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        for width in range(1, 2 if single else len(self._free) + 1):
+        for width in range(1, 2 if single else len(self._free) + 1):  # single: one cell only
             # restricted: every resource comes from as few cells as it could on an empty node.
             if not single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue

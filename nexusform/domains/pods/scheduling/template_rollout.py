@@ -132,7 +132,7 @@ class _PodReplacement(Struct, frozen=True):
         state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`."""
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until nothing changes."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
