@@ -41,7 +41,7 @@ def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
     if not isinstance(values, Mapping):
         return
     if "node" in values and "machine" in values:
-        yield "/".join(path[-2:])
+        yield "/".join(path[-2:])  # workload and pod, without a cluster
         return
     for name, inner_values in values.items():
         yield from _list_pods(inner_values, (*path, name))

@@ -203,7 +203,7 @@ def compute_planned_storage_demand(
 
 
 def _is_retained(claim: ApplianceClaim, stateful_sets: AbstractSet[tuple[str, str]]) -> bool:
-    """Return whether a claim without an object is retained."""
+    """Return whether a claim no longer planned is retained, by its StatefulSet's policy; False without one."""
     owner = claim.owner
     if owner is None:
         return False

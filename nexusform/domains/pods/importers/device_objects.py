@@ -278,6 +278,7 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
+        """Return an alternative of a request; add its errors, and record facts about it without evaluation here."""
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
         if device_class is None:

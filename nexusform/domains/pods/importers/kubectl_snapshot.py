@@ -247,6 +247,7 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
 
 
 def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
+    """Return the documents of a file, of JSON if it begins with `{`, else of YAML; none, and a finding, if invalid."""
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
@@ -302,6 +303,7 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
+    """Return the required parts of a pod as plain data; `promised`: it has no node, or a nominated one."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
     is_resized = False

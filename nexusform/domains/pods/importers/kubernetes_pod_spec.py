@@ -306,6 +306,7 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
 
 
 def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
+    """Return by resource the larger of two: all running containers, or one init container with earlier sidecars."""
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):
         _add_amounts(running_total, read_amounts(container))
@@ -327,7 +328,7 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
 
 
 def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
-    # A limit without a request is its own request.
+    """Return the requests of a container; a limit without a request is its own request."""
     resources = container.get_mapping("resources")
     return {
         **_parse_quantities(resources.get_mapping("limits"), is_reported),
@@ -445,7 +446,7 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
 def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    # The values of the pod's own labels are added to the selector; missing keys are ignored.
+    """Return a selector with the values of the pod's own labels for these keys; missing ones are ignored."""
     keys = [(key, IN) for key in fields.get_texts("matchLabelKeys")]
     keys += [(key, NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
     if not keys:

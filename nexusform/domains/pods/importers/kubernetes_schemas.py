@@ -45,6 +45,7 @@ class _KubernetesSchemas(Struct, frozen=True):
 
 @cache
 def _load_schemas() -> _KubernetesSchemas:
+    """Read assets/kubernetes_fields.txt: a line per kind, an empty line, then a line per type with its fields."""
     file = resources.files("nexusform.domains.pods.importers").joinpath("assets", "kubernetes_fields.txt")
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     separator = lines.index("")
@@ -67,6 +68,7 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
+    """Return the shape of a type: `[` before that of list items, `{` before that of values, a scalar, or a name."""
     prefix = type_text[0]
     if prefix in _CONTAINERS:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
@@ -178,7 +180,7 @@ class _SchemaValidator:
                 yield self._build_missing_field_warning(node.get_node(key), detail)
 
     def _check_scalar(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check a value other than a mapping or list; leniently, an unquoted text is accepted."""
+        """Check a value other than a mapping or list; "" is accepted as a text or an amount."""
         data = node.data
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return

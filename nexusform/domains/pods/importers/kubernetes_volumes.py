@@ -145,6 +145,7 @@ def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bo
 
 
 def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimTemplateOrdinals]:
+    """Return the claim templates of a StatefulSet, by namespace and claim name without the ordinal."""
     spec = _get_silent_fields(stateful, "spec")
     first_ordinal = get_integer(spec.get_mapping("ordinals").data, "start", 0)
     ordinals = range(first_ordinal, first_ordinal + get_integer(spec.data, "replicas", 1))
@@ -217,6 +218,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
 
 
 def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
+    """Return the volumes of a pod by one claim: missing, unusable, bound, in provisioning, or unbound."""
     name = source.get_text("claimName")
     reference = (source, "claimName")
     claim_object = storage.claims.get((namespace, name))
@@ -482,7 +484,7 @@ def _can_bind_free_volume(claim: Claim, storage: Storage) -> bool:
     """Return whether a free volume fits the claim, or one is reserved for a claim of its name."""
     if any(can_bind_volume(volume, claim) for volume in storage.free_volumes.get(claim.storage_class, ())):
         return True
-    prefix = claim.name.partition("{}")[0]
+    prefix = claim.name.partition("{}")[0]  # the name without the number of the pod
     return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.reserved_volumes)
 
 

@@ -123,7 +123,7 @@ def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
 
 
 def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Manifest]:
-    # By namespace, kind and name of the scaled object.
+    """Return the HorizontalPodAutoscalers by namespace, kind and name of the scaled object."""
     autoscalers: dict[tuple[str, str, str], Manifest] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == ("autoscaling", "HorizontalPodAutoscaler"):
@@ -233,6 +233,7 @@ class _WorkloadReader(Struct):
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _merge_live_fields(self, manifest: Manifest) -> Manifest:
+        """Return a manifest with the live fields left to others, and warn about replicas among them."""
         live = self.live_workloads.get(manifest.workload_key)
         if live is None:
             return manifest
@@ -251,7 +252,7 @@ class _WorkloadReader(Struct):
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
     ) -> LabelSelector | None:
-        # Pods counted by kube-scheduler's default spreading: those of the Services and of the set.
+        """Return the selector of pods for kube-scheduler's default spreading: by Services and set; None without any."""
         pairs: dict[str, str] = {}
         for service_selector in self.services.get(manifest.namespace, ()):
             if all(labels.get(key) == value for key, value in service_selector.items()):
@@ -267,7 +268,7 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        # Replicas set by an autoscaler before its first measurement.
+        """Return a workload with the replicas set by its autoscaler before the first measurement, if it has one."""
         scaler = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name))
         if scaler is None:
             return workload
@@ -304,7 +305,7 @@ def _get_replicas(manifest: Manifest) -> Any:
 
 
 def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
-    # Selector of the controller's own pods.
+    """Return the selector of a controller, and report a missing one, or one without the pods of the template."""
     selector = parse_selector(spec, "selector")
     if selector is None or selector.is_empty:
         spec.report("selector", "must be set: it selects the pods of the controller.")
@@ -324,7 +325,7 @@ def _parse_replicas(spec: Fields) -> int:
 
 
 def _parse_parallelism(spec: Fields) -> int:
-    # Pods of a Job that run at the same time.
+    """Return the number of pods of a Job running at the same time; 0 while it is suspended."""
     pods = spec.get_integer("parallelism", 1)
     replicas = min(pods, spec.get_integer("completions", pods))
     mode = spec.get_choice("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
@@ -408,13 +409,13 @@ def _get_amount_text(fields: Fields, key: str, default: str) -> str:
 
 
 def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_text: str) -> None:
-    # As configured, before rounding: the API server rejects a rollout without surge and unavailability.
+    """Report a rollout without surge and unavailability: the API server compares the values before rounding."""
     if {surge_text, unavailable_text} <= {"0", "0%"}:
         rolling_update.report("maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced.")
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    # A number of pods, or a percentage of the replicas: surge rounds up, unavailability down.
+    """Return a number of pods, or a percentage of the replicas (surge rounds up, unavailability down)."""
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -470,7 +471,7 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 
 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
-    """Return an object of an old version with that version's defaults; all others unchanged."""
+    """Convert an old version with its defaults, and the selector of a ReplicationController; others are unchanged."""
     spec = manifest.body.get("spec")
     version = (manifest.group, manifest.version)
     is_replication_controller = manifest.kind == "ReplicationController"
@@ -483,7 +484,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
-    elif not selector and manifest.version != "v1beta2":
+    elif not selector and manifest.version != "v1beta2":  # apps/v1beta2 has no default selector
         labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})

@@ -250,7 +250,7 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return an object with its labels; None, and a finding, without version, kind or name."""
+        """Return an object with its labels; None, and a finding, without version, kind, name or readable metadata."""
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
             return None
@@ -287,7 +287,7 @@ class _ManifestReader:
         )
 
     def _parse_labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
-        """Return the labels as texts; other values are reported, or converted if lenient."""
+        """Return the labels as texts; other values are reported and converted."""
         if not isinstance(labels, dict | None):
             self._report(document.find_position("metadata", "labels"), "metadata.labels is a mapping of texts.")
         texts = {}
@@ -316,7 +316,7 @@ def get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
 
 
 def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
-    # Unknown kinds without a namespace are treated as cluster-scoped.
+    """Return the namespace of an object; "" if it is cluster-scoped, as are unknown kinds without a namespace."""
     if kind in _CLUSTER_SCOPED:
         return ""
     is_built_in = "." not in group or group.endswith(".k8s.io")
@@ -373,11 +373,11 @@ class Fields:
 
     def get_mapping(self, key: str) -> Fields:
         """Return the mapping under a key."""
-        value = self._get_valid_text(key, _MAPPING)
+        value = self._get_valid_value(key, _MAPPING)
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
 
-    def _get_valid_text(self, key: str, shape: FieldShape) -> Any:
-        """Return the value of a key, scalars as text; None, and a finding, for another shape."""
+    def _get_valid_value(self, key: str, shape: FieldShape) -> Any:
+        """Return a value, a scalar as text if needed; None if it is absent or of another shape, then with a finding."""
         value = self.data.get(key)
         violation = None if value is None else validate_value(value, shape)
         if violation is None:
@@ -400,7 +400,7 @@ class Fields:
 
     def get_list(self, key: str) -> list[Any]:
         """Return the items of a list under a key."""
-        items: list[Any] | None = self._get_valid_text(key, _LIST)
+        items: list[Any] | None = self._get_valid_value(key, _LIST)
         return items or []
 
     def get_texts(self, key: str) -> tuple[str, ...]:
@@ -414,22 +414,22 @@ class Fields:
 
     def get_text(self, key: str, default: str = "") -> str:
         """Return a text; other scalars are converted."""
-        value: str | None = self._get_valid_text(key, _TEXT)
+        value: str | None = self._get_valid_value(key, _TEXT)
         return default if value is None else value
 
     def get_integer(self, key: str, default: int, minimum: int = 0) -> int:
-        """Return an int32 of at least `minimum`."""
+        """Return an int32 of at least `minimum`; the default for an absent or wrong value."""
         if key not in self:
             return default
-        value: int | None = self._get_valid_text(key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32))
+        value: int | None = self._get_valid_value(key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32))
         return default if value is None else value
 
     def get_flag(self, key: str) -> bool:
         """Return a boolean; absent is false."""
-        return self._get_valid_text(key, _FLAG) is True
+        return self._get_valid_value(key, _FLAG) is True
 
     def get_choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
-        """Return a text that must be one of the choices."""
+        """Return one of the choices; the default for an absent or wrong value."""
         value = self.get_text(key, default)
         violation = None if value in choices else validate_value(value, FieldShape(FieldKind.TEXT, choices=choices))
         if violation is not None:

@@ -95,7 +95,7 @@ def _add_limit_range(
             # Kubernetes completes a new LimitRange like this.
             limits = {**maximum, **item.get_mapping("default").data}
             requests = {**minimum, **limits, **item.get_mapping("defaultRequest").data}
-            # The defaults of an earlier LimitRange win.
+            # The defaults of an earlier LimitRange win, and come first.
             defaults = LimitRangeDefaults(
                 {**defaults.requests, **requests, **defaults.requests}, {**defaults.limits, **limits, **defaults.limits}
             )
@@ -153,6 +153,7 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
 
 
 def _read_nano(resources: Fields, section: str, name: str) -> int | None:
+    """Return an amount in billionths, a missing request by the limit; None if it is missing or invalid."""
     value = resources.get_mapping(section).data.get(name)
     if value is None and section == "requests":
         value = resources.get_mapping("limits").data.get(name)
@@ -209,6 +210,7 @@ def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
+    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass, if it has a known one."""
     name = spec.get_text("runtimeClassName")
     if not name:
         return spec
@@ -311,6 +313,7 @@ def _split_network_name(text: str, namespace: str) -> tuple[str, str]:
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:
+    """Return the amount of a resource in containers: of each its request, else its limit, else 0."""
     total = 0
     for container in containers:
         amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]

@@ -79,7 +79,7 @@ def match_cluster_snapshot(
 ) -> ObservedCluster:
     """Return the cluster with observed data in place of derived data, without `removed_vms`."""
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
-    names: dict[str, str] = {}
+    names: dict[str, str] = {}  # names in the plan by the observed names of nodes
     nodes = dict(cluster.node_by_name)
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
@@ -126,7 +126,7 @@ def match_cluster_snapshot(
         snapshot.is_complete,
         tuple(unknown_nodes),
         len(snapshot.pods) - len(running_pods),
-        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node
         workloads=snapshot.workloads,
         snapshot=snapshot,
         unready_nodes=frozenset(unready_nodes),
@@ -190,7 +190,7 @@ def _build_existing_pods(
 ) -> list[ExistingPod]:
     """Return the existing pods, numbered per workload, with the budgets charged for evictions."""
     times = sorted({pod.start_time for pod in pods} - {""})
-    ages = {start_time: index - len(times) for index, start_time in enumerate(times)}
+    ages = {start_time: index - len(times) for index, start_time in enumerate(times)}  # -1: newest
     numbers: dict[str, int] = {}
     existing_pods: list[ExistingPod] = []
     for pod in pods:

@@ -93,6 +93,7 @@ class PodsByCluster:
         }
 
     def _load_prior_pods(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> None:
+        """Load the pods of an object in state; those on nodes created in this plan are lost."""
         object_pods = self._get_object_pods(prior.address, prior.cluster_id)
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
         pods = list(object_pods.load_prior(prior, specs))
@@ -168,6 +169,7 @@ class PodsByCluster:
         )
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
+        """Return the objects on a cluster during this plan: the planned ones, and the observed others."""
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
@@ -220,7 +222,8 @@ class PodsByCluster:
         manifests = self._collect_manifests(cluster_id)
         # Objects of state keep running without an apply: untargeted or forgotten.
         for key, own_pods in object_pods.items():
-            keeps_running = key in self._kept_namespaces or key[0] in self._forgotten_addresses
+            address, _ = key
+            keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses
             if keeps_running and not own_pods.manifests:
                 manifests += self._prior_pods.get(key, _NO_PRIOR_PODS).manifests
         pods_after = dict(pods_before)

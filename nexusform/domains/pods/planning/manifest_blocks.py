@@ -56,7 +56,7 @@ def list_prior_pods(
     current_objects = [
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
-    current_objects.sort(key=lambda item: item[1].creation)
+    current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
     collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
     for address, current in current_objects:
         workloads = current.attributes.get("workloads")
@@ -160,7 +160,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
             waiting.append(block)
         else:
             batches.append([block])
-    for batch in filter(None, [*batches, waiting]):
+    for batch in filter(None, [*batches, waiting]):  # either manifests, or one block of another type
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -171,7 +171,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan hub manifests without references to each other: their pods share one queue."""
+    """Plan hub manifests without references to each other, in one queue of pods; return errors of unknown clusters."""
     instances: list[Instance] = []
     for block in manifest_blocks:
         expanded = blocks.expand(block, evaluation)
@@ -184,7 +184,6 @@ def plan_manifests(
                     blocks.set_predicted_action(instance, evaluation)
         instances += expanded.instances
     _remove_former_pods(instances, pods)
-    # An error per manifest with an unknown cluster.
     problems: list[Diagnostic] = []
     known_ids = sorted(pods.clusters)
     for instance in instances:
@@ -341,7 +340,8 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     """Return the warnings in one line with the first reason; "" without summaries."""
-    summary = risks[0][1].summary
+    _, first_warning = risks[0]
+    summary = first_warning.summary
     subject, _, text = summary.partition(": ")
     if not is_named or not text:
         return summary

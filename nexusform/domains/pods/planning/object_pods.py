@@ -57,6 +57,7 @@ class PriorPods(Struct, frozen=True):
             spec = specs.get(key, PodSpec(namespace=key.partition("/")[0]))
             for name, values in pods.items():
                 record = parse_pod_record(values)
+                # A key is `namespace/kind/name`.
                 is_permanent = record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
                 rejection = record.reason or "" if is_permanent else ""
                 pod_spec = _find_pod_spec_in_state(spec, record)
@@ -144,7 +145,7 @@ class ObjectPods(Struct):
         return {workload.key for workload in self.workloads}
 
     def find_record(self, outcome: PodOutcome) -> RecordedPod | None:
-        """Return the record of a pod in state."""
+        """Return the record of a pod in state, None for a new one."""
         return self.records.get((outcome.workload, outcome.name))
 
     def is_stable(self) -> bool:
@@ -234,11 +235,11 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
+        """Record an outcome; if it continues an earlier change of the pod, as one change with it."""
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
-            # A repeated outcome as one change from the pod's state before the plan.
             if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
                 outcome = earlier_outcome
             else:
@@ -296,6 +297,7 @@ class ObjectPods(Struct):
 
 
 def _set_outcome_certainty(outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt | None]) -> PodOutcome:
+    """Return an outcome with the doubt about it: certain for None, unchanged without an entry."""
     if outcome.key not in doubts:
         return outcome
     doubt = doubts[outcome.key]
@@ -312,6 +314,6 @@ def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
 
 
 def parse_pod_number(workload: str, pod: str) -> int:
-    """Return the number in a pod name built by `format_pod_name`."""
+    """Return the number in a pod name built by `format_pod_name`; 0 for a bare Pod and any other name."""
     digits = pod.rpartition("-")[2]
     return int(digits) if digits.isdecimal() and workload.split("/")[1:2] != ["Pod"] else 0

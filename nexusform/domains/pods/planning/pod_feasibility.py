@@ -84,7 +84,7 @@ class ClusterPodCapacity:
         return PodPredictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
-        """Compute the largest replica count of the only scalable workload; None without exactly one."""
+        """Compute the largest replica count of the only scalable workload; None without exactly one, or with claims."""
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
             return None
@@ -240,6 +240,7 @@ def find_additions(
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
+        """Count the waiting pods by workload with these additional nodes by pool."""
         key = frozenset(counts.items())
         if key not in waiting_pods:
             copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
@@ -257,7 +258,7 @@ def find_additions(
         single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
         known = [counts[pool] for counts in single_pools if pool in counts]
         probes = (*sorted(known), estimate, estimate - 1, 2 * estimate, estimate // 2)
-        limit = min([maximum + 1, *best.values()]) - 1
+        limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
         fewest = _find_fewest_nodes(partial(is_enough, {}, pool), 0, limit, probes)
         if fewest is not None:
             best = {pool: fewest}
@@ -311,7 +312,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
     for added in islice(further, _MAX_MIXES):
         counts = {pool: count + added.count(pool) for pool, count in fewest.items()}
-        if is_enough(counts, *next(iter(counts.items()))):
+        if is_enough(counts, *next(iter(counts.items()))):  # with the count of any one pool
             return {pool: count for pool, count in counts.items() if count}
     return {}
 

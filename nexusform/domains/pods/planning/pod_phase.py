@@ -228,9 +228,8 @@ class PodPhase(PodsByCluster):
                 self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of these objects; keep the recorded ones on unchanged clusters."""
+        """Predict the pods of these objects, then unstable objects on the cluster again until all pods keep nodes."""
         self._predict_pods(keys, cluster)
-        # Update the prediction of unstable objects until later pods change nothing.
         for _ in range(_MAX_PREDICTIONS):
             unstable_keys = [
                 key
@@ -270,6 +269,7 @@ class PodPhase(PodsByCluster):
                 object_pods.update_values(self.clusters[cluster_id])
 
     def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
+        """Return the prediction of all objects on a cluster from these pods, for other assumptions."""
         cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
@@ -320,6 +320,7 @@ class PodPhase(PodsByCluster):
                 existing_pods[key, pod.number] = pod
 
     def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
+        """Predict the pods of these objects in one queue, and record their outcomes, warnings and values."""
         workloads: list[Workload] = []
         for key in keys:
             self._remove_former_workloads(self._object_pods[key], cluster.id)
@@ -353,9 +354,8 @@ class PodPhase(PodsByCluster):
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
         """Record the outcome of an evicted pod in its object, and return whether it has one in this plan."""
-        for key, object_pods in self._object_pods.items():
-            is_own = outcome.workload in object_pods.prior_pods or outcome.workload in object_pods.outcomes
-            if key[1] == cluster_id and is_own:
+        for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
+            if outcome.workload in object_pods.prior_pods or outcome.workload in object_pods.outcomes:
                 object_pods.record_eviction_by_other(outcome)
                 self._disturbed_keys.add(key)
                 return True
@@ -371,6 +371,7 @@ class PodPhase(PodsByCluster):
     def _remove_workload(
         self, object_pods: ObjectPods, cluster_id: str, key: str, pods: Mapping[str, ExistingPod], trigger: str
     ) -> None:
+        """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
             self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
@@ -436,7 +437,8 @@ class PodPhase(PodsByCluster):
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
-            known_namespaces.setdefault(key[1], set()).update(names)
+            _, cluster_id = key
+            known_namespaces.setdefault(cluster_id, set()).update(names)
         for (address, cluster_id), object_pods in self._object_pods.items():
             missing_names = {workload.namespace for workload in object_pods.workloads} - known_namespaces[cluster_id]
             if missing_names:

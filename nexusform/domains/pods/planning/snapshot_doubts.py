@@ -130,7 +130,7 @@ def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncer
 def find_pods_in_doubt(
     outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster, now: str
 ) -> dict[PodKey, PodDoubt]:
-    """Return the pods in doubt because of facts outside the snapshot."""
+    """Return pods in doubt by autoscalers, adopted pods, gaps in the snapshot or webhooks, each with one of these."""
     dump_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     hooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
     labels = {item.name: item.labels for item in observed.objects if item.is_namespace}

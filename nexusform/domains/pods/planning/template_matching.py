@@ -97,7 +97,7 @@ def add_observed_changes(
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
-    if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:
+    if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:  # no common additions
         return workload
     spec = current_pods[0].spec
     return replace(
@@ -214,6 +214,7 @@ def _has_template_rules(spec: PodSpec, pod_spec: PodSpec) -> bool:
 
 
 def _is_same_container(template_container: Container, observed_container: Container, *, is_complete: bool) -> bool:
+    """Return whether known images and requests are equal; `is_complete`: CPU and memory even if not requested."""
     if template_container.image and observed_container.image and template_container.image != observed_container.image:
         return False
     template_requests, observed_requests = (dict(template_container.requests), dict(observed_container.requests))

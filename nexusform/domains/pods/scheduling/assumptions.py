@@ -278,7 +278,8 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
             # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
             arrival = ArrivalOrder(0, orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
         else:
-            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys, number % 4 < 1)
+            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, claiming_keys=claiming_keys)
+            arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
         pods = _shuffle_eviction_ages(scene, number)
         slow = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
@@ -293,6 +294,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
     for key in keys[:_MOST_LATE_WORKLOADS]:
         if count_controller_hops(key) or key in claiming_keys:
+            # Move the key to one end: False is sorted before True.
             first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
             rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
             rankings.append((f"if {_get_name(key)} arrives last", tuple(last_order)))

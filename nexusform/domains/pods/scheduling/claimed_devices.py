@@ -94,6 +94,7 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
+        """Return the nodes with enough free devices for claims, and of these the ones in reach of allocated claims."""
         error = next((claim.error for claim in claims if claim.error), "")
         if error:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
@@ -117,12 +118,13 @@ class ClaimedDevices:
         if unallocated_names:
             needs.append(build_node_volume_need(allocated_names, NO_DEVICES))
         if len(reachable_names) < len(self._nodes):
+            # Nodes without free devices are rejected by the need above, for one reason only.
             names = [name for name in reachable_names if name in allocated_names]
             needs.append(build_node_volume_need([*names, *unallocated_names], UNAVAILABLE_CLAIM))
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, scores))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind the allocations; `scores`: the different ones of the nodes."""
+        """Return the assumption behind the allocations, "" if certain; `scores`: the different ones of the nodes."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:
@@ -133,11 +135,12 @@ class ClaimedDevices:
         return ""
 
     def _has_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
-        """Return whether a node can use the allocated claims among these."""
+        """Return whether a node can use the allocated claims among these; it can use unknown devices."""
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
         return all(self._allocator.is_reachable(use.device, node) is not False for use in uses)
 
     def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
+        """Return free devices of a node for the unallocated claims, none if all are allocated; None if some lack."""
         open_claims = self._select_unallocated(claims)
         if not open_claims:
             return DeviceAllocation(())
@@ -248,7 +251,7 @@ class DeviceAllocator:
         }
 
     def gather_pools(self, node: Node) -> list[DeviceSlicePool]:
-        """Return the pools with devices for a node."""
+        """Return the pools with devices for a node in search order: by name, or at random before Kubernetes 1.36."""
         pools: list[DeviceSlicePool] = []
         for pool in self._pools:
             slices = [item for item in pool if _has_devices_for(item, node)]
@@ -318,6 +321,7 @@ class _AllocationSearch:
                 self._check_request(claim, request)
 
     def _check_request(self, claim: DeviceClaim, request: DeviceRequest) -> None:
+        """Raise an error if a request needs all devices and they are not known, or a selector fails."""
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 continue
@@ -356,11 +360,12 @@ class _AllocationSearch:
     def _allocate_devices(
         self, claim_index: int, request_index: int, alternative: DeviceSubRequest, count: int, first: int = 0
     ) -> bool:
-        """Allocate the devices of a request from one (`first`) on, then all later requests."""
+        """Allocate the devices of a request from position `first` on and all later requests; return whether it can."""
         if first >= count:
             return self.allocate_request(claim_index, request_index + 1)
         candidates = self._list_candidates(alternative)
         is_all = alternative.count == ALL_DEVICES
+        # With all devices requested, each position has its own candidate.
         for candidate in candidates[first : first + 1] if is_all else candidates:
             self._steps += 1
             if self._steps > _MOST_STEPS:
@@ -437,6 +442,7 @@ class _AllocationSearch:
     def _list_constraints(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
+        """Yield the positions and constraints of a claim for an alternative; one without requests is for all."""
         names = {request.name, f"{request.name}/{alternative.name}"}
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
@@ -452,7 +458,7 @@ def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Dev
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
-    """Return an attribute of a device by its full name (`domain/name`); the driver is the default domain."""
+    """Return an attribute by its full name (`domain/name`; the default domain is the driver), None if missing."""
     attributes = candidate.device.attributes
     if name in attributes:
         return attributes[name]

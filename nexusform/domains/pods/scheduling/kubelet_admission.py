@@ -42,7 +42,7 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
         ("memory", requests.memory, usage.memory, node.memory),
     ]
     # kubelet skips resources unknown to its node.
-    known_resources = [item for item in requests.other_resources if item[0] in node.other_resources]
+    known_resources = [(name, amount) for name, amount in requests.other_resources if name in node.other_resources]
     for name, amount in known_resources:
         figures.append((name, amount, usage.other_resources.get(name, 0), node.other_resources[name]))
     for name, amount, used, capacity in figures:
@@ -100,13 +100,14 @@ class NodeNumaCells:
         for _ in pod.aligned_requests:
             position = next((position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None)
             if position is not None:
-                self._change_free_capacity(self._allocations.pop(position)[1], 1)
+                _, share = self._allocations.pop(position)
+                self._change_free_capacity(share, 1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
         """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
         numbers = range(len(self._free))
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        for width in range(1, 2 if single else len(self._free) + 1):
+        for width in range(1, 2 if single else len(self._free) + 1):  # single: one cell only
             # restricted: every resource comes from as few cells as it could on an empty node.
             if not single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue

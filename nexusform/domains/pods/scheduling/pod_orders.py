@@ -57,7 +57,7 @@ class ArrivalOrder(Struct, frozen=True):
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""
-        # The next pod of an ordered set waits until the one before runs.
+        # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
@@ -68,7 +68,7 @@ class ArrivalOrder(Struct, frozen=True):
 
     def _compute_arrival_time(self, key: str, count: int) -> float:
         """Return the time of arrival of a pod. Objects are created in order, and their pods some hops later."""
-        interval, hop, pace = (part / 256 for part in self._hash_arrival_order(key)[:3])
+        interval, hop, pace = (part / 256 for part in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
         count, delay = max(0, count), self._hash_arrival_order(f"{count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
         hops = count_controller_hops(key) + (key in self.claiming_keys)
@@ -108,7 +108,7 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
         difference = _compare_conditions(first.condition, second.condition, now)
         if difference:
             return difference
-    return -1 if (first.age, first.number) > (second.age, second.number) else 1
+    return -1 if (first.age, first.number) > (second.age, second.number) else 1  # newest first
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:

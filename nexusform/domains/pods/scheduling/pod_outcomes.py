@@ -208,7 +208,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
     # The number of further pods of the spec per node, by current pods and the node's usage.
     capacity: dict[int, int] = {}
-    limits: dict[int, int] = {}
+    limits: dict[int, int] = {}  # by usage number: nodes with one number have equal capacity and usage
     numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
         node = next(bucket)
@@ -217,10 +217,10 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
             continue
         for at in (node, *bucket):
-            number = numbers[at]
-            if number not in limits:
-                limits[number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
-            capacity[at] = limits[number]
+            usage_number = numbers[at]
+            if usage_number not in limits:
+                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
+            capacity[at] = limits[usage_number]
     anti_affinity, spread = _list_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)

@@ -145,14 +145,15 @@ class PodPredictor:
         return pod_outcomes.NODE_REMOVED if self._is_pod_lost(pod) else pod_outcomes.NO_EXECUTE
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint evicts a pod; None for never (daemons)."""
+        """Return the seconds until a NoExecute taint evicts a pod: 0 for at once, None for never."""
         node = self.nodes[pod.node]
-        if not node.taints or pod.is_protected or pod.workload.split("/")[1] in _UNEVICTABLE_KINDS:
+        _, kind, _ = pod.workload.split("/", 2)
+        if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
             return None
         return taints.compute_toleration_seconds(pod.spec, node)
 
     def run(self, arrival: ArrivalOrder | None = None) -> PodsPrediction:
-        """Return the prediction for all workloads."""
+        """Return the prediction for all workloads. Pods arrive in the order of `arrival`, or if None, by workload."""
         self._arrival = arrival
         progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
@@ -193,7 +194,7 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
+        """Return the outcome of a kept pod: KEEP, or PLACE for one of a former template placed in this prediction."""
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -250,6 +251,7 @@ class PodPredictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
+        """Remove surplus pods and return the others; running ones stay for now if their ordered set must wait."""
         now = self.session.cluster.observation_time
         surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
         if must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
@@ -280,8 +282,8 @@ class PodPredictor:
         unserved_nodes = [name for name in sorted(permitted_nodes) if name not in served_nodes]
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
-        progress.surge_pods = waiting_pods[len(unserved_nodes) :]
-        open_nodes = unserved_nodes[len(waiting_pods) :]
+        progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
+        open_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
         numbers = find_unused_pod_numbers([pod.number for pod in pods], 0, len(open_nodes))
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
@@ -289,7 +291,7 @@ class PodPredictor:
         ]
 
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
-        """Drop new pods rejected by quotas. Controllers create pods in order of creation."""
+        """Drop new pods rejected by quotas or admission. Existing pods count first, new ones in order of creation."""
         quota_usage = self.quota_usage
         if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
             return
@@ -323,7 +325,7 @@ class PodPredictor:
                 self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
-        """Place the requested pods of a workload, and roll out a new template. Yield before each pod."""
+        """Place the requested pods of a workload, and roll out a new template. Yield its key before each pod."""
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
@@ -344,21 +346,20 @@ class PodPredictor:
 
         by_number = {pod.number: pod for pod in progress.pods_to_place}
         for number, verdict in verdicts.items():
-            if number not in progress.evicted_numbers:
+            if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
                 progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
         if progress.is_daemon:
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
     def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:
-        """Return the range of running pods before placement; for daemons, after it."""
+        """Return how many pods can run, before placement; of daemons and gated pods, only the kept ones count."""
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:
             return PlaceablePodRange(kept_count, kept_count, is_exact=True)
-        further_range = pod_outcomes.compute_placeable_range(
-            self.session.get_scheduler(spec), len(progress.pods_to_place)
-        )
+        scheduler = self.session.get_scheduler(spec)
+        further_range = pod_outcomes.compute_placeable_range(scheduler, len(progress.pods_to_place))
         # The number of pods with a volume depends on the order of placement.
         minimum = 0 if spec.has_own_claims else further_range.minimum
         return PlaceablePodRange(
@@ -377,6 +378,7 @@ class PodPredictor:
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
+        """Place pods by number or arrival, and return the verdicts by number. Yield the workload key before each."""
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
         stuck_number = find_stuck_number(progress)
@@ -401,7 +403,7 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Return the verdict on a pod. A placed pod of a former template is replaced immediately."""
+        """Return the verdict on a pod. An ordered workload replaces a pod of a former template once it has a node."""
         workload = progress.workload
         if pod.required_node:
             return self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
@@ -455,11 +457,10 @@ class PodPredictor:
         progress = self.displaced_workloads.get(pod.workload)
         if progress is None:
             workload = Workload(kind, namespace, name, 0, pod.spec)
-            progress = self.displaced_workloads[pod.workload] = WorkloadProgress(
-                workload, had_pods=True, has_started=True
-            )
+            progress = WorkloadProgress(workload, had_pods=True, has_started=True)
+            self.displaced_workloads[pod.workload] = progress
         outcome = progress.outcomes.get(pod.number)
-        if outcome is not None and outcome.node == pod.node:
+        if outcome is not None and outcome.node == pod.node:  # its replacement is evicted in turn
             progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
             return
         self.displaced_pods.add(pod.key)
@@ -478,7 +479,7 @@ class PodPredictor:
             preempted_by=preemptor,
         )
         progress.pods_to_place.append(new_pod)
-        if progress.has_started:
+        if progress.has_started:  # else the pod is decided with the others of its workload
             pending_verdict = PodVerdict("", is_certain=True, feasible_nodes=0)
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
@@ -494,14 +495,11 @@ class PodPredictor:
             self._retry_waiting_pods(progress_list)
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
-        """Evict the expired pods of a workload, and return whether one moves to another node."""
+        """Evict the expired pods of a workload, and return whether one leaves its node."""
         key, spec = progress.workload.key, progress.workload.pod
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
-        placed_pods = [
-            ExistingPod(key, outcome.number, outcome.node, spec)
-            for outcome in progress.outcomes.values()
-            if outcome.node
-        ]
+        placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
+        placed_pods = [ExistingPod(key, outcome.number, outcome.node, spec) for outcome in placed_outcomes]
         has_moved = False
         for pod in (*progress.kept_pods, *placed_pods):
             verdict = self._reschedule_after_toleration(pod)
@@ -518,7 +516,7 @@ class PodPredictor:
         return has_moved
 
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
-        """Evict an expired unmanaged pod, and return whether it moves to another node."""
+        """Evict an expired unmanaged pod, and return whether it leaves its node."""
         if pod.node not in self.nodes or pod.key in self.displaced_pods:
             return False
         verdict = self._reschedule_after_toleration(pod)
@@ -527,13 +525,14 @@ class PodPredictor:
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
         progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
-            progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, progress.pods_to_place[-1])
+            new_pod = progress.pods_to_place[-1]  # just requested by the eviction
+            progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
         else:
             self.session.remove_pod(replace(pod, node=verdict.node))  # no controller creates it again
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:
-        """Return the new verdict on a pod after its toleration time; None if it keeps its node."""
+        """Return the new verdict on a pod after its toleration time; None without such a time or on the same node."""
         if not self._compute_remaining_seconds(pod):
             return None
         self.session.remove_pod(pod)
@@ -541,6 +540,7 @@ class PodPredictor:
         return None if verdict.node == pod.node else verdict
 
     def _build_outcome(self, workload: Workload, verdict: PodVerdict, pod: PodToPlace) -> PodOutcome:
+        """Return the outcome of a pod: MOVE from a previous node, KEEP for one still waiting, else PLACE."""
         spec = pod.get_spec(workload)
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger

@@ -41,6 +41,8 @@ class BestNodes(Struct, frozen=True):
 
 
 class _NodeBucket:
+    """Nodes with equal results for all rules about domains, by usage score."""
+
     __slots__ = ("nodes_by_score", "size")
 
     def __init__(self) -> None:
@@ -162,7 +164,7 @@ class PodSpecScheduler:
         return rejections
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield every rejection of a node, with and without the nominated pods."""
+        """Yield the rejections of a node with its nominated pods, or if there are none, without them."""
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
             version = self.cache.version
@@ -209,6 +211,7 @@ class PodSpecScheduler:
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
         self._get_domain_buckets()
+        # Buckets ignore nominated pods: take out the nodes rejected with them for now.
         rejected_nodes = [
             node
             for node in self._nominated_groups
@@ -221,6 +224,7 @@ class PodSpecScheduler:
         return choice
 
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
+        """Return the nodes with the highest total in all buckets, nominated pods apart; None if none is feasible."""
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_NodeBucket, int]] = []
@@ -285,6 +289,7 @@ class PodSpecScheduler:
         return (bucket.list_nodes() for bucket in self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
+        """Return the buckets by key, without nodes rejected by their usage. The first call creates them."""
         if not self._has_buckets:
             self._has_buckets = True
             self._create_topology_axes()
@@ -294,7 +299,7 @@ class PodSpecScheduler:
             for node, key in self._bucket_keys.items():
                 alike_nodes.setdefault((key, numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
-                score = self._compute_usage_score(nodes[0])
+                score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
                 if score >= 0:
                     self._get_domain_bucket(nodes[0]).put_all(nodes, score)
                     self._node_scores.update(dict.fromkeys(nodes, score))
@@ -372,6 +377,7 @@ class PodSpecScheduler:
         return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
+        """Return by rule the weighted points of each of these nodes; `sizes` are those of `_count_domains`."""
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
         for at, node_score in enumerate(self._facts_cache.scores):

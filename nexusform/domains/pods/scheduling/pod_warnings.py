@@ -150,6 +150,7 @@ def _count_topology_domains(context: WorkloadContext, key: str) -> int | None:
 
 
 def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for a blocked rollout, by its cause: new pods without a node, uncreated or not ready."""
     if not context.forecast.is_blocked:
         return
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
@@ -187,7 +188,7 @@ def _select_former_pods(context: WorkloadContext, pods: Iterable[PodOutcome]) ->
 
 
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
-    """Return the outcome of Pending pods of a former template, and the required action."""
+    """Return the outcome of Pending pods of a former template, and the required action; "" without such pods."""
     if not pods:
         return ""
     names = tuple(pod.name for pod in pods)
@@ -220,6 +221,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 
 
 def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for Pending pods; the warning about a blocked rollout covers its own."""
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if not waiting_pods or context.forecast.is_blocked:
         return
@@ -269,15 +271,18 @@ def _warn_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
 
 
 def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for uncreated pods, in a blocked rollout only if an ordered set has a Pending pod, too."""
     count, replicas = context.forecast.uncreated, context.forecast.replicas
     is_ordered_wait = context.workload.is_ordered and any(outcome.is_pending for outcome in context.outcomes)
     if count and (is_ordered_wait or not context.forecast.is_blocked):
+        # The replicas of a DaemonSet are its pods, uncreated ones excluded.
         expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas
         detail = f"{count:,} of {expected_count:,} pods would not be created: {context.forecast.rejection}."
         yield context.build_warning(NOT_MADE, detail)
 
 
 def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for a DaemonSet permitted on no node."""
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
         return
     nodes = context.cluster.nodes
@@ -306,6 +311,7 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
 
 
 def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for pods of lower priority evicted for pods of the workload."""
     preemptors = [outcome for outcome in context.outcomes if outcome.victims]
     if not preemptors:
         return
@@ -419,7 +425,7 @@ def find_location_label_key(
     nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
 ) -> str:
     """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
-    in `used` are preferred, then well-known ones.
+    in `used_keys` are preferred, then well-known ones.
     """
     located_nodes = [node for node in nodes if get_location(node)]
     if not located_nodes:
@@ -479,8 +485,10 @@ def _explain_shared_hardware(context: WorkloadContext, proposed_label: str, loca
     return f"{cause}. Use topologyKey: {proposed_label}."
 
 
-def _explain_too_few(context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool) -> str:
-    """Return the advice for a key with fewer values than pods; `has_one_value`: only one."""
+def _explain_too_few(
+    context: WorkloadContext, proposed_label: str, counted_locations: str, *, has_one_value: bool
+) -> str:
+    """Return the advice for a label with fewer values than pods; `counted_locations`: its values ("2 racks")."""
     # Required anti-affinity would leave pods Pending, so it is no advice.
     required_keys, preferred_keys = _list_own_topology_keys(context)
     if has_one_value and proposed_label in preferred_keys:
@@ -490,7 +498,7 @@ def _explain_too_few(context: WorkloadContext, proposed_label: str, location_nou
     if has_one_value:
         key = "" if proposed_label in required_keys else f" and a rule with topologyKey: {proposed_label}"
         return f"All its workers are there, so no rule can separate its pods. Add workers elsewhere{key}."
-    text = f"Its workers run on {location_noun}, fewer than its {context.workload.replicas:,} pods"
+    text = f"Its workers run on {counted_locations}, fewer than its {context.workload.replicas:,} pods"
     if proposed_label in required_keys:
         return f"{text}: some must share."
     requirement = " required" if proposed_label in preferred_keys else ""

@@ -78,7 +78,7 @@ class _Candidate(Struct, frozen=True):
 
     def rank(self) -> tuple[int, ...]:
         """Return the sort key of the node; the lowest is chosen."""
-        highest = self.victims[0].spec.priority
+        highest = self.victims[0].spec.priority  # they are sorted by importance
         total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
         return (self.violations, highest, total, len(self.victims), -start_age)
@@ -87,7 +87,7 @@ class _Candidate(Struct, frozen=True):
 def compute_eviction_allowances(
     budgets: Sequence[PodDisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[DisruptionAllowance, ...]:
-    """Return the evictions allowed by each budget; `expected_pods` belong to each."""
+    """Return the evictions allowed by each budget with a selector; `expected_pods` are the expected numbers."""
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
@@ -107,7 +107,7 @@ def select_victims(
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
     """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the
-    reason of each node usable for the pod. The cache is unchanged afterwards.
+    first rejection of each node to consider. The cache is unchanged afterwards.
     """
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
@@ -165,7 +165,7 @@ class _PreemptionTrial:
             victims += self._select_victims(other_pods, node)
         for pod in victims:
             self._restore_or_remove_pod(pod, node, 1)
-        cache.version = version
+        cache.version = version  # all pods are back
         if not is_feasible:
             return None
         victims.sort(key=_rank_importance)
@@ -205,7 +205,7 @@ class _PreemptionTrial:
 
 
 def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
-    # Higher priority first, then the earlier start; the remaining keys only make the order stable.
+    """Return the sort key of a pod: the higher priority first, then the earlier start; others make it stable."""
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 

@@ -201,7 +201,7 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return the number of feasible nodes at which kube-scheduler stops searching among `nodes`."""
+    """Return how many feasible nodes end kube-scheduler's search: all up to 100, else 50 to 5 per cent, 100 or more."""
     if nodes < 100:
         return nodes
     return max(nodes * max(50 - nodes // 125, 5) // 100, 100)

@@ -79,6 +79,7 @@ def _format_amount(name: str, amount: int) -> str:
 
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
+    """Return the amounts of a pod by the names limited by a quota, 0 if it has none."""
     amounts = dict.fromkeys(_PODS, 1)
     requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
     for name, amount in requests:

@@ -104,6 +104,7 @@ class SchedulerCache:
         return group
 
     def _index_affinity_terms(self, group: PodSpecGroup) -> None:
+        """Index a group by label pairs required by its terms, or for all pods if a term requires none."""
         spec = group.spec
         terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
@@ -207,7 +208,7 @@ class SchedulerCache:
 
 
 def list_alternative_labels(selector: LabelSelector) -> list[tuple[str, str]] | None:
-    """Return label pairs of which selected objects have exactly one; None without requirement."""
+    """Return label pairs, exactly one of them on each selected object; None if the selector requires no value."""
     if selector.match_labels:
         return [selector.match_labels[0]]
     for requirement in selector.match_expressions:

@@ -99,6 +99,7 @@ class SchedulingSession:
         self._scheduler: PodSpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
+        # By spec group (id): the cache version of the last pod without a feasible node, and its verdict.
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
         self._cells: dict[int, NodeNumaCells] = {}
         self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
@@ -117,7 +118,7 @@ class SchedulingSession:
         self.assign_numa_cells()
 
     def assign_numa_cells(self) -> None:
-        """Assign NUMA cells to the running pods again, sorted by name: their order is unknown."""
+        """Assign NUMA cells to the running pods again, sorted by workload and number: their order is unknown."""
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
                 cells = self._cells[node_index] = NodeNumaCells(node)
@@ -125,6 +126,7 @@ class SchedulingSession:
                     cells.reserve(pod.spec)
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
+        """Record a pod on its node, with its volumes and devices, as a possible victim of preemption."""
         self._pods_by_node[node_index][pod.identity] = pod
         self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], 1)
         self.claimed_devices.allocate_claims(pod)
@@ -198,11 +200,11 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Decide a pod and add it to its node."""
+        """Decide a pod and add it to its node. The failure of an equal pod is repeated until the cluster changes."""
         group = self.cache.get_group(spec)
-        failure = self._failures.get(id(group))
-        if self._observer is None and failure is not None and failure[0] == self.cache.version:
-            return failure[1]
+        failed_version, failure = self._failures.get(id(group), (None, None))
+        if self._observer is None and failure is not None and failed_version == self.cache.version:
+            return failure
         nomination = self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
@@ -372,7 +374,7 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict less important pods for one without a feasible node, if that helps."""
+        """Evict pods of lower priority for one without a feasible node; return its verdict, None if none helps."""
         if not self._can_evict(pod.spec):
             return None
         budgets = self.cluster.budgets
@@ -398,7 +400,7 @@ class SchedulingSession:
             for victim in choice.victims:
                 del self._pods_by_node[choice.node][victim.identity]  # evicted only once
                 self._slow_evictions.append((PreemptionVictim(victim, preemptor, is_certain), choice.node))
-            self.cache.version += 1
+            self.cache.version += 1  # earlier schedulers and failures do not know the reservation
             return PodVerdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
         for victim in choice.victims:
             self.remove_pod(victim)

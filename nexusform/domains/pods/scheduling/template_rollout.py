@@ -132,10 +132,11 @@ class _PodReplacement(Struct, frozen=True):
         state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`."""
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until nothing changes."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods)]
+        # A new pod has the number of an old one, or a further one without a predecessor.
         next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
             waiting_numbers = state.list_unscheduled()
@@ -172,7 +173,7 @@ class _PodReplacement(Struct, frozen=True):
         return max(0, state.pod_count - minimum - state.unavailable_count)
 
     def _remove_surplus(self) -> int:
-        """Delete old pods within max unavailable, and return their number."""
+        """Delete ready old pods within max unavailable, and return their number."""
         workload, state = self.workload, self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
         unready_count = len(state.remaining_pods) - len(ready_pods)
@@ -221,7 +222,7 @@ class SurgeCapacityCheck:
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
-        """Return why a pod of another template does not fit as well, "" if it does or may."""
+        """Return why one more pod, of another template, does not fit beside all existing ones; "" if it may."""
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
             for pod in self._existing_pods:
@@ -246,6 +247,7 @@ _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
 
 
 def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
+    """Return the rules of a pod of another template: their selectors have another hash."""
     changed_rules = []
     for rule in rules:
         selector = rule.selector
@@ -308,18 +310,19 @@ class TemplateRollout:
         """Delete non-running pods of former templates, oldest set first; `new_specs` were just created."""
         progress = self._progress
         workload = progress.workload
-        count = 0
+        maximum = 0  # a paused Deployment deletes none
         if not workload.is_paused:
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
-            count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
+            maximum = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
+        # Sets with running pods count as older.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
-        old_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
-        new_numbers = [number for number in new_specs if number not in old_numbers]
+        old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
+        new_set_numbers = [number for number in new_specs if number not in old_set_numbers]
         pending_pods = sorted(
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*old_numbers, *(pod.number for pod in pending_pods), *new_numbers][:count]
+        removed_numbers = [*old_set_numbers, *(pod.number for pod in pending_pods), *new_set_numbers][:maximum]
         self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
@@ -354,7 +357,7 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        # Numbers without a new pod; those of pods without a node that were deleted meanwhile.
+        # Numbers without a new pod: of old pods with a node, and of deleted ones without a node.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
@@ -373,7 +376,7 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Return the verdicts of new pods by number; coexisting old pods keep their numbers."""
+        """Assign numbers to new pods, request those of this rollout, and return all verdicts; old pods keep theirs."""
         progress, first = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
@@ -395,7 +398,7 @@ class TemplateRollout:
         return final_verdicts
 
     def list_pending_verdicts(self) -> dict[int, PodVerdict]:
-        """Return the verdicts of pods of former templates that keep waiting."""
+        """Request the pods of former templates still without a node, and return their verdicts by number."""
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
         return {pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods}
@@ -420,6 +423,7 @@ class DaemonRollout:
         self._workload = progress.workload
         spec = progress.workload.pod
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
+        # Pods of the current template: uncreated, without a node, or stuck.
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
         self._waiting_count += sum(
             pod.is_stuck and pod.spec.template == self._workload.pod.template for pod in progress.kept_pods
@@ -547,11 +551,11 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
     failed_numbers = [pod.number for pod in progress.failed_pods]
-    first = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
+    first_blocked = min([*waiting_numbers, *failed_numbers, find_stuck_number(progress)])
     deferred_pods = [
         pod
         for pod in progress.pods_to_place
-        if pod.number > first and pod.number in waiting_numbers and not pod.was_pending
+        if pod.number > first_blocked and pod.number in waiting_numbers and not pod.was_pending
     ]
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
@@ -561,4 +565,4 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
     if deferred_pods:
         progress.uncreated += len(deferred_pods)
-        progress.rejection = progress.rejection or f"{progress.workload.format_pod_name(first)} must run first"
+        progress.rejection = progress.rejection or f"{progress.workload.format_pod_name(first_blocked)} must run first"

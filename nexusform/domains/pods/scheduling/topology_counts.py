@@ -113,16 +113,17 @@ class TopologyCounts:
         self._affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and all(cache.is_selected(t, group) for t in spec.affinity)
         self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]
-        self.existing_anti_affinity: list[DomainCounter] = []  # pods that stand and keep this one away
-        self.preferred_affinity: list[DomainCounter] = []  # points of wishes, of this pod and of those that stand
-        for existing_group in cache.select_term_groups(spec.affinity[0]) if spec.affinity else ():
+        self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
+        self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
+        first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
+        for existing_group in first_term_groups:
             if all(cache.is_selected(term, existing_group) for term in spec.affinity[1:]):
                 for tally in self.affinity:
                     self._affinity_matches += _count_group(existing_group, tally, 1)
         if self.matches_itself:
             self._own_increments += [(tally, 1) for tally in self.affinity]
         self._count_affinity_terms()
-        self._all_soft_keys = bool(spec.spread)
+        self._all_soft_keys = bool(spec.spread)  # nodes need every key of the spec's own constraints for points
         self.hard_spread = self._create_spread_counters([c for c in spec.spread if c.is_hard])
         # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
@@ -188,6 +189,7 @@ class TopologyCounts:
         return tally
 
     def _create_spread_counters(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
+        """Return a counter per constraint. Nodes need the keys of all of them, but none for default constraints."""
         keys = tuple([constraint.topology_key for constraint in constraints])
         return [
             self._create_spread_counter(constraint, keys if constraint.is_hard or self._all_soft_keys else ())
@@ -195,6 +197,7 @@ class TopologyCounts:
         ]
 
     def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
+        """Return the counter of a constraint with the existing pods of nodes with all required keys."""
         topology = self.cache.get_topology(constraint.topology_key)
         domain_by_node, size = topology.domain_by_node, topology.size
         eligible_nodes, eligible_domains = self._find_eligible_nodes(constraint, required_keys)
@@ -233,7 +236,7 @@ class TopologyCounts:
                 for node in cache.nodes
             ]
             domains = frozenset([d for d, counted in zip(domain_by_node, eligible_nodes, strict=True) if counted])
-            found = cache.eligible_nodes[key] = (eligible_nodes, domains - {-1})
+            found = cache.eligible_nodes[key] = (eligible_nodes, domains - {-1})  # -1: no domain
         return found
 
     def has_spread_score(self, node: int) -> bool:

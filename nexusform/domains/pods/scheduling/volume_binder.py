@@ -82,7 +82,7 @@ class VolumeBinder:
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
         """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node."""
         unbound_claims = self._list_unbound_claims(spec, number)
-        for claim, name in sorted(unbound_claims, key=lambda item: item[0].size):
+        for claim, name in sorted(unbound_claims, key=lambda claim_and_name: claim_and_name[0].size):
             if not self._bind_prebound(claim, name):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
                 reachable_names = (volume.name for volume in fitting if is_any_term_satisfied(volume.terms, node))
@@ -115,7 +115,7 @@ class VolumeBinder:
         return tuple(needs)
 
     def find_driver(self, claim: Claim, name: str) -> str:
-        """Return the CSI driver of a claim by its volume, else by its class."""
+        """Return the CSI driver of a claim by its volume, else by its class; "" if there is none."""
         volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
         return claim.driver if volume is None else volume.driver
 
@@ -178,7 +178,7 @@ class VolumeBinder:
             yield VolumeNeed((), is_bound=True, error=self._invalid_claims[name])
         elif volume is not None:
             yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
-        elif name in self._volume_by_claim:
+        elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
             if claim.provisioning_terms:
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
         elif not claim.waits_for_pod and claim.provisioning_terms is not None:
@@ -205,7 +205,7 @@ class VolumeBinder:
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
         """Return the free volumes for a claim by node, the smallest last."""
-        requirements = replace(claim, name="")
+        requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
         by_node = self._reachable_volumes.get(requirements)
         if by_node is None:
             by_node = self._reachable_volumes[requirements] = []
@@ -216,7 +216,7 @@ class VolumeBinder:
 
     def _list_fitting_volumes(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
-        requirements = replace(claim, name="")
+        requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
         fitting = self._fitting_volumes.get(requirements)
         if fitting is None:
             fitting = [volume for volume in self._free_volumes if can_bind_volume(volume, claim)]
@@ -278,6 +278,7 @@ class AttachedVolumes:
         return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
+        """Return whether a node has capacity for those of these volumes not yet used by its pods."""
         pod_volumes = set(+self._pod_volumes[node])  # those with a positive count
         counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
         added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
@@ -286,6 +287,7 @@ class AttachedVolumes:
         )
 
     def _list_volumes(self, spec: PodSpec, number: int) -> Iterator[_Volume]:
+        """Yield the volumes of a pod (driver and claim); those without a CSI driver do not count."""
         for name, driver in spec.bound_claims:
             yield driver, name
         for claim in spec.claims:

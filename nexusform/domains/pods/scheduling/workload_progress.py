@@ -99,7 +99,7 @@ def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
 
 
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
-    """Return a paused Deployment as its controller treats it: scaled, but never rolled out."""
+    """Return a paused Deployment as treated by its controller: scaled but not rolled out, and empty without pods."""
     if not pods:
         return replace(workload, replicas=0)
     if any(pod.spec.template == workload.pod.template for pod in pods):
@@ -109,7 +109,7 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
-    """Drop new pods after the first rejection by a quota."""
+    """Drop the first new pod rejected by a quota or on admission, and all new ones after it."""
     admitted_pods: list[PodToPlace] = []
     for pod in progress.pods_to_place:
         if pod.is_new and not progress.rejection:
@@ -165,7 +165,7 @@ def _compute_pod_limit(workload: Workload, pods: Iterable[ExistingPod], pending_
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Return pods of former templates to add by scaling, spec by number, and drop these numbers."""
+    """Take the pods of former templates added by scaling from `pods_to_place`; return their specs by number."""
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
         return {}
@@ -179,6 +179,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
         for pod in progress.pending_outdated_pods
     ]
     former_pods = [*progress.outdated_pods, *pending_outdated]
+    # With one former template alone, every new pod has it.
     if not (progress.kept_pods or has_waited) and len({pod.spec.template for pod in former_pods}) == 1:
         progress.pods_to_place = retried_pods
         return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
@@ -188,10 +189,13 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     if not workload.is_paused:
         own_growth = 0  # the rollout creates the pods of the current template
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(specs) + own_growth)
+    # The former templates use the numbers of new pods first, then spare ones.
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
-    progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
-    missing_count = max(0, own_growth - len(new_pods[len(specs) :]))
-    further_numbers = spare_numbers[max(0, len(specs) - len(new_pods)) :][:missing_count]
+    current_new_pods = new_pods[len(specs) :]
+    progress.pods_to_place = [*retried_pods, *current_new_pods]
+    missing_count = max(0, own_growth - len(current_new_pods))
+    used_spare_count = max(0, len(specs) - len(new_pods))
+    further_numbers = spare_numbers[used_spare_count:][:missing_count]
     progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
     return dict(zip(numbers, specs, strict=True))
 
@@ -268,13 +272,12 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     if not is_scaled or len(sets) < 2 or not to_add:
         return []
     # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
-    newest = 1 if to_add > 0 else -1
-    sorted_sets = sorted(
-        sets, key=lambda pod_set: (-pod_set.count, -newest * pod_set.is_current, -newest * pod_set.age)
-    )
+    sign = 1 if to_add > 0 else -1
+    sorted_sets = sorted(sets, key=lambda pod_set: (-pod_set.count, -sign * pod_set.is_current, -sign * pod_set.age))
     added = 0
     counts: list[int] = []
     for pod_set in sorted_sets:
+        # The change to the same share of the new maximum as of the previous one, rounded half up.
         share = ((2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)) - pod_set.count
         remaining = to_add - added
         share = min(share, remaining) if to_add > 0 else max(share, remaining)

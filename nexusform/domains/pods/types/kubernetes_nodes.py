@@ -70,7 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the files."""
+    """Return the nodes and pods of the files; with an error, its problems alone."""
     from nexusform.domains.pods.importers.kubectl_snapshot import (
         find_missing_kinds,
         parse_kubectl_files,
