@@ -55,7 +55,7 @@ class OutsideConfinement(OSError):
 class Confinement(Struct, frozen=True):
     """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`.
 
-    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operators`: the
+    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operator_path`: the
     operator chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
     """
 

@@ -51,8 +51,8 @@ class AttributeSchema(Struct, frozen=True):
     and nexusform computes it otherwise. `default` is plain data for an absent optional argument. `predicted` (pr): an
     observed value may differ without an error. `decides_placement`: must be known in the plan. Checks of known values:
     `choices`, `minimum` and `maximum` (inclusive, numbers; whole ones in state unless `allows_fractions`), `pattern`
-    (whole match, strings) with `pattern_hint` in words. `shown_in` are computed attributes that contain parts of the
-    value: they are sensitive if it is. `refers_to` are the referenced objects: apply creates those first and removes
+    (whole match, strings) with `pattern_hint` in words. `displayed_in` are computed attributes with parts of the value:
+    they are sensitive if it is. `refers_to` are the referenced objects: apply creates those first and removes
     them last, for references and literal ids alike. `observed`: read from the site, never planned; an argument, if
     optional, only under provider simulated. `instead` is the advice for a configured computed attribute. `write_only`:
     sent, but in no plan, state or journal; may be ephemeral.

@@ -59,7 +59,6 @@ class SavedPlan(Struct, frozen=True):
     """Content of a plan file. `configuration_files` maps the names of the configuration's files to their text;
     `prior_state` is the state document behind the plan, as plain data (empty: none); `digest` identifies this plan,
     signed or not (state records the digests of applied plans). `signature` (None: not signed) covers `signed_digest`.
-    `is_earlier_version`: an earlier nexusform wrote it, regardless of its version number.
     """
 
     plan: Plan

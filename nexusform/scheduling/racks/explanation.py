@@ -217,7 +217,8 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
 class TiedMachines(Struct, frozen=True):
     """Names of the machines among which only samples decide: the best ones of every best rack, none if nothing fits.
 
-    `in_some` are best in at least one legal split of the machines with VMs on unknown cells, `in_all` in every one.
+    `in_some_splits` are best in at least one legal split of the machines with VMs on unknown cells, `in_all_splits` in
+    every one.
     """
 
     in_some_splits: frozenset[str]

@@ -145,7 +145,7 @@ def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
 
 class FleetMemberState(Struct):
     """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its
-    planned form (None: removed). `address` is None for observed members only. `rejoins`: the plan re-creates
+    planned form (None: removed). `address` is None for observed members only. `is_rejoining`: the plan re-creates
     it; `unnotified_placements` (addresses) have not processed an earlier re-creation.
     """
 

@@ -110,7 +110,7 @@ def _get_snapshot_and_cluster_resources(
 class PodPlacementReason(Struct, frozen=True):
     """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first; `is_current`:
     they describe the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending
-    pod. `is_recorded`: the prediction is from an earlier nexusform.
+    pod.
     """
 
     address: str

@@ -308,6 +308,14 @@ def _sum_node_capacity(
     return sum(pods_by_domain.values())
 
 
+def _list_single_limits(
+    capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
+) -> list[int]:
+    """Return the number of pods for all nodes together, limited by each counter alone. They may count by other keys."""
+    limits = [_sum_node_capacity(capacity, [tally], []) for tally in anti_affinity]
+    return limits + [_sum_node_capacity(capacity, [], [tally]) for tally in spread]
+
+
 def _compute_affinity_range(
     scheduler: PodSpecScheduler,
     capacity: Mapping[int, int],
@@ -324,10 +332,13 @@ def _compute_affinity_range(
         has_all_keys = all(counter.domain_by_node[node] >= 0 for counter in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
             capacity_by_domain.setdefault(tally.domain_by_node[node], {})[node] = pods
-    totals = [
-        min(further, _sum_node_capacity(domain_capacity, anti_affinity, spread))
-        for domain_capacity in capacity_by_domain.values()
-    ]
+    totals: list[int] = []
+    for domain_capacity in capacity_by_domain.values():
+        if len({id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}) > 1:
+            limits = _list_single_limits(domain_capacity, anti_affinity, spread)
+        else:
+            limits = [_sum_node_capacity(domain_capacity, anti_affinity, spread)]
+        totals.append(min(further, *limits))
     maximum = max(totals, default=0)
     if len(counts.affinity) == 1 and not anti_affinity and not spread:
         return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)
@@ -342,9 +353,7 @@ def _compute_placeable_bounds(
     spread: Sequence[SpreadCounter],
 ) -> PlaceablePodRange:
     """Return the bounds of the range by each counter alone."""
-    ceilings = [_sum_node_capacity(capacity, [tally], []) for tally in anti_affinity]
-    ceilings += [_sum_node_capacity(capacity, [], [tally]) for tally in spread]
-    maximum = min([further, *ceilings])
+    maximum = min([further, *_list_single_limits(capacity, anti_affinity, spread)])
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
         return PlaceablePodRange(minimum, maximum, is_exact=False)

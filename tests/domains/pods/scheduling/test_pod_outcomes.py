@@ -119,3 +119,23 @@ def test_range_is_exact_for_one_key_and_a_bound_for_two() -> None:
     reach = pod_outcomes.compute_placeable_range(SchedulingSession(cluster, (), 8).get_scheduler(both), 9)
     assert not reach.is_exact
     assert reach.maximum == 2
+
+
+def test_own_affinity_with_rules_over_different_keys_is_bounded_by_each_rule() -> None:
+    nodes = tuple(
+        Node(
+            f"n{at}",
+            {HOST: f"n{at}", ZONE: "x", MACHINE: f"m{at // 2}", "half": "lr"[at % 2]},
+            cpu=1000,
+            memory=1 << 30,
+        )
+        for at in range(12)
+    )
+    spec = PodSpec(
+        labels=(("app", "a"),),
+        affinity=(PodTerm(ZONE, OWN, ("default",)),),
+        anti_affinity=(PodTerm(MACHINE, OWN, ("default",)),),
+        spread=(SpreadConstraint("half", 1, True, OWN),),
+    )
+    reach = pod_outcomes.compute_placeable_range(SchedulingSession(Cluster("k", nodes), (), 8).get_scheduler(spec), 9)
+    assert reach == pod_outcomes.PlaceablePodRange(1, 6, is_exact=False)
