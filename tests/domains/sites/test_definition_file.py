@@ -168,3 +168,13 @@ def test_sensitive_inputs_stay_sensitive(
     definition, problems = read_fleet_definition(f'site "a" {{\n source = "./s"\n inputs = {inputs}\n}}\n')
     assert definition is not None, problems
     assert definition.sites[0].sensitive == sensitive
+
+
+def test_printed_arguments_of_a_site_cannot_be_sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    defaults = 'defaults {\n labels = { kind = sensitive("edge") }\n}\n'
+    text = f'{defaults}site "a" {{\n source = "./s"\n wave = sensitive("w")\n}}\n'
+    definition, problems = read_fleet_definition(text)
+    assert definition is None
+    assert [problem.id for problem in problems] == ["sensitive-site-argument"] * 2
+    assert "edge" not in "".join(problem.detail for problem in problems)

@@ -103,6 +103,7 @@ _STRATEGY: Final = BlockSchema(
     {"wave": NestedBlock(_WAVE, Nesting.MAP, "Wave; waves run in file order.", "name")},
     description="Rules for applying the sites.",
 )
+_PRINTED: Final = frozenset({"labels", "source", "wave"})  # arguments of a site in reports
 
 
 class NameScope(Struct, frozen=True):
@@ -442,6 +443,9 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         **_read_object_argument("labels", default_values, block, problems),
         **_read_object_argument("labels", site_values, block, problems),
     }
+    for printed_name in sorted({str(path[0]) for path in secret_paths} & _PRINTED):
+        detail = f"Reports print the {printed_name} of a site, so it cannot be sensitive. Use nonsensitive()."
+        problems.append(build_error("sensitive-site-argument", detail, block.body.locate((printed_name,))))
     source = site_values["source"] if site_values["source"] is not None else default_values.get("source")
     if not has_errors(problems):
         problems += _check_site_source(name, source, block, reading)
