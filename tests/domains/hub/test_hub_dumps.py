@@ -12,7 +12,9 @@ import pytest
 
 from nexusform.domains.hub.api.hub_client import HubClient, HubLocation
 from nexusform.domains.hub.api.hub_kinds import KINDS
-from nexusform.domains.hub.providers.object_access import list_in_namespaces
+from nexusform.domains.hub.providers.hub_bodies import HubObject
+from nexusform.domains.hub.providers.object_access import list_in_namespaces, require_object_path
+from nexusform.interfaces.plugins import ProviderProblem
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import RequestRejection
@@ -331,3 +333,26 @@ def test_tenant_plans_with_rights_in_one_namespace(hub: HubServer, run_command: 
     assert "leaves" not in said
     assert "count as removed" not in said
     assert "not-captured" in said
+
+
+@pytest.mark.our_hub_alone
+def test_kind_added_to_a_served_version_is_found(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CustomResourceDefinition of the same apply adds it after the kinds were listed."""
+    respond, plurals = hub.respond, ["widgets"]
+
+    def serve_kinds(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+        if path == "/apis/example.com/v1":
+            kinds = [{"name": plural, "kind": plural.title()[:-1], "namespaced": True} for plural in plurals]
+            return 200, {"kind": "APIResourceList", "resources": kinds}
+        return respond(method, path, query, token, content)
+
+    monkeypatch.setattr(hub, "respond", serve_kinds)
+    client = HubClient(HubLocation(str(hub.kubeconfig(tmp_path))))
+    gadget = HubObject({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}, "")
+    with pytest.raises(ProviderProblem, match="the hub serves no example"):
+        require_object_path(client, gadget)
+    plurals.append("gadgets")
+    assert require_object_path(client, gadget) == "/apis/example.com/v1/namespaces/default/gadgets/g"
+    client.close()

@@ -322,6 +322,11 @@ class HubClient:
                 }
             return self._kinds[version]
 
+    def forget_api_kinds(self, version: str) -> None:
+        """Forget the kinds of a group and version: a CustomResourceDefinition of this run may add one."""
+        with self._discovery_lock:
+            self._kinds.pop(version, None)
+
     # --- one request ---------------------------------------------------------------------------
 
     def _request_if_found(

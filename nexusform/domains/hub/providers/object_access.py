@@ -46,6 +46,9 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
     """Return the path of an object. Raises ProviderProblem for an unserved kind."""
     path = find_object_path(hub, hub_object)
     if not path:
+        hub.forget_api_kinds(str(hub_object.body.get("apiVersion")))
+        path = find_object_path(hub, hub_object)
+    if not path:
         detail = f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
         raise ProviderProblem(detail)
     return path
