@@ -70,7 +70,7 @@ def count_clusters(text: str) -> int:
             or _is_grapheme_extending_character(char)
             or (is_regional and regional_count % 2 == 1)
             or (before == _JOINER and is_emoji and _is_pictographic(char))
-            or _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS
+            or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
         )
         if not is_same_cluster:
             clusters += 1
