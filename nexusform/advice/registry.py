@@ -87,7 +87,8 @@ def run_rules(
     literal_only: bool = False,
 ) -> list[Diagnostic]:
     """Return the findings of all rules, in order of rule and creation. `disabled_rules` are rule ids disabled
-    everywhere, `disabled_by_address` those disabled for an address. `literal_only` is set by `validate`.
+    everywhere, `disabled_by_address` those disabled for an address. `literal_only` (for `validate`) runs only
+    the `literal` rules, about arguments alone.
     """
     return [
         diagnostic

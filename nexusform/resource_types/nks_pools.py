@@ -296,7 +296,7 @@ def build_node_properties(
     vm: PlacedVm, pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> NodeProperties:
     """Build the node attributes of a VM. `pools` are the arguments of the agent pools by name, `cluster`
-    those of their cluster, `edition` that of the node rules (None = the first).
+    those of their cluster. A control plane gets no labels of a pool, and none of `hardware_label_keys`.
     """
     pool, is_control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
     labels = {} if is_control_plane else dict(get_mapping(pool, "labels"))

@@ -35,6 +35,7 @@ def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> l
 
 @lru_cache(maxsize=1024)
 def _build_body_check(schema: BlockSchema) -> _Check:
+    """Build the check of a body: types, required names, and the list with the source order of labelled blocks."""
     checks = {name: _build_attribute_check(attribute) for name, attribute in schema.attributes.items()}
     checks |= {name: _build_block_check(block) for name, block in schema.blocks.items()}
     for name, block in schema.blocks.items():
@@ -43,7 +44,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     required_names = [name for name, attribute in schema.attributes.items() if _is_always_set(name, attribute)]
     required_names += [name for name, block in schema.blocks.items() if block.min_items]
     # No location is required: a plain VM may be pinned to a missing machine.
-    return _build_object_check(checks, required_names, [])
+    return _build_object_check(checks, required_names, location_names=[])
 
 
 def _is_always_set(name: str, attribute: AttributeSchema) -> bool:

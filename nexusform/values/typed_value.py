@@ -134,13 +134,13 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
     scale = denominator << grow
     exact, half = 2 * mantissa << shrink, 1 << shrink
-    inclusive = mantissa % 2 == 0
+    inclusive = mantissa % 2 == 0  # a tie rounds to an even mantissa
     point = _find_decimal_point(exact, scale)
     power = -point
     while True:
-        power += 1
-        above, below = _build_power_of_ten(power)
-        # The candidates are down and down + 1, each divided by above / below.
+        power += 1  # one more digit than before; the first attempt has one
+        above, below = _build_power_of_ten(power)  # 10**power == above / below
+        # The candidate is an integer next to number * 10**power; both gaps are in units of 1 / (scale * below).
         down, low_gap = divmod(exact * above, scale * below)
         high_gap = scale * below - low_gap
         candidate, gap = down + 1, high_gap

@@ -196,13 +196,13 @@ def mark_waiting_pods(
 
 
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
-    """Convert the row of a placed pod, waiting in state: it moves if it gets a node, else it stays."""
-    kind, source = KINDS[row.kind], row.target
-    if source is not None and kind.build_waiting is not None:
-        source = kind.build_waiting(source)
+    """Convert the row of a placed pod already waiting in state: it moves if it gets a node, else it stays."""
+    kind, waiting = KINDS[row.kind], row.target
+    if waiting is not None and kind.build_waiting is not None:
+        waiting = kind.build_waiting(waiting)  # the same location without a node
     if row.target is not None and kind.is_running(row.target):
-        return replace(row, action=PlacementAction.MOVE, source=source)
-    return replace(row, action=PlacementAction.KEEP, source=source, trigger="")
+        return replace(row, action=PlacementAction.MOVE, source=waiting)
+    return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")
 
 
 def _format_placed_object_name(row: PlacementChange) -> str:

@@ -59,8 +59,8 @@ def expand_repetition(
     *,
     enabled: Expression | None = None,
 ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a block with these meta-arguments into its instances; None on errors. `evaluate` returns None if
-    the expression itself has errors (already reported). `maximum` is the maximum number of instances.
+    """Expand a block with at most one of these meta-arguments into its instances; None on errors. `evaluate` returns
+    None if the expression itself has errors (already reported). `maximum` is the maximum number of instances.
     """
     expression = count or for_each or enabled
     if expression is None:
@@ -77,7 +77,7 @@ def expand_repetition(
     elif value.has_marks:
         reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
     elif not value.is_known:
-        return BlockExpansion(DISABLED, (), "enabled"), []
+        return BlockExpansion(DISABLED, (), unknown="enabled"), []
     elif value.raw in (True, "true"):
         return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
     elif value.raw in (False, "false"):

@@ -164,15 +164,15 @@ class ValueOriginTracer:
             yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, 0)
 
     def _explain_sensitive_or_unknown_resource(
-        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, used: int
+        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, name_position: int
     ) -> Iterator[str]:
-        """Yield the reasons of a sensitive or unknown resource value; `used` steps precede its name."""
-        mode: Mode = "data" if used else "managed"
-        kind = _get_step_name(traversal, 0) if used else traversal.root.name
-        block = instance.module.resources.get((mode, kind, _get_step_name(traversal, used)))
+        """Yield the reasons of a sensitive or unknown resource value. `name_position`: 1 in data.TYPE.NAME, else 0."""
+        mode: Mode = "data" if name_position else "managed"
+        kind = _get_step_name(traversal, 0) if name_position else traversal.root.name
+        block = instance.module.resources.get((mode, kind, _get_step_name(traversal, name_position)))
         if block is None:
             return
-        steps = traversal.steps[used + 1 :]
+        steps = traversal.steps[name_position + 1 :]
         attribute = next((step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), "")
         schema = self._evaluation.settings.schemas[block.mode].get(kind)
         declared = schema.attributes.get(attribute) if schema is not None else None

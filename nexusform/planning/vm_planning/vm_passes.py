@@ -65,10 +65,10 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the blocks of phase 4; `orphans` are VM instances without a block."""
+    """Plan the VM blocks (phase 4) in two passes; `orphans` are VM instances without a block."""
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
-    # instances of waiting blocks are unknown yet
+    # the other blocks wait for pass two: their instances depend on placements
     instances_by_block = planner.run_first_pass(vm_blocks, first)
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     waiting_blocks = [block for block in vm_blocks if block.address not in instances_by_block]

@@ -375,7 +375,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
 
 
 def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings) -> Diagnostic | None:
-    """Return an error if the block has another kind of backend than the last init."""
+    """Return an error if the block has another kind of backend than the last init; unknown kinds are reported later."""
     kind = settings.backend_type
     if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:
         return None

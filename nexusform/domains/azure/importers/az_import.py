@@ -98,9 +98,9 @@ def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes 
     assigned_skus: set[str] = set()
     imported_sites = []
     for site in site_list:
-        own_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus
-        assigned_skus |= own_skus
-        imported_sites.append(_SiteImport(site, recorded_nodes, largest, own_skus).build_site())
+        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus
+        assigned_skus |= declared_skus
+        imported_sites.append(_SiteImport(site, recorded_nodes, largest, declared_skus).build_site())
     return tuple(imported_sites)
 
 
@@ -111,16 +111,16 @@ class _SiteImport:
         self,
         site: AzSite,
         recorded_nodes: RecordedNodes,
-        own_skus: Mapping[str, VmSku],
+        custom_skus: Mapping[str, VmSku],
         declared_skus: AbstractSet[str],
     ) -> None:
         self.name = site.name
         self.site: AzInventory = site.inventory
         self.recorded_nodes = recorded_nodes
         self.findings: list[Problem] = []
-        self.own_skus = own_skus
+        self.custom_skus = custom_skus
         self.declared_skus = declared_skus
-        self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **own_skus}
+        self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **custom_skus}
         # Compute the availability zone of each rack; default to the end of its name.
         self.zones: dict[str, str] = {}
         for rack in self.site.racks:
@@ -137,7 +137,7 @@ class _SiteImport:
             if imported_cluster is not None:
                 clusters.append(((cluster.created_at, cluster.name), imported_cluster))
         workloads = [*clusters, *self._build_virtual_machines()]
-        workloads.sort(key=lambda pair: pair[0])
+        workloads.sort(key=lambda pair: pair[0])  # by time of creation, then name
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
@@ -146,7 +146,7 @@ class _SiteImport:
                 "nexus_site", self.name, site_attributes, note=build_site_resources_note(self.site.supplies)
             ),
             *(
-                ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.own_skus[name]))
+                ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
                 for name in sorted(self.declared_skus)
             ),
             *(self._build_rack(rack) for rack in self.site.racks),
@@ -253,7 +253,7 @@ class _SiteImport:
         # VM SKUs with a block of their own.
         sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
-        references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
+        references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.custom_skus}
         group = extract_resource_group(cluster.id)
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
@@ -316,7 +316,7 @@ class _SiteImport:
         return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
 
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied."""
+        """Record the capacity of a node beyond its VM SKU as occupied, in whole GiB, on the SKU's number of cells."""
         excess = AzVmSize(
             max(node.shape.cpu_cores - sku.host_vcpus, 0),
             max(node.shape.memory_gib - ceil(sku.memory_gib), 0),

@@ -287,9 +287,9 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
     """Find the VM SKUs in use but absent in the catalogue, by name, with the largest size of their nodes or
-    else the size in the name. SKUs of unknown size are skipped.
+    else the size in the name, and report them. SKUs of unknown size are skipped.
     """
-    figures: dict[str, tuple[int, ...]] = {}
+    figures: dict[str, tuple[int, ...]] = {}  # largest vCPUs, memory and disk of the nodes, by SKU
     items: dict[str, ArmItem] = {}
     differing: set[str] = set()
     for reading in readings:

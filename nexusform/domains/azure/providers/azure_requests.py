@@ -463,7 +463,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
 
 
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:
-    """Determine the progress of a change of an absent resource. Raises ProviderProblem if it was removed."""
+    """Return the progress of a creation, update or action on an absent resource. Raises ProviderProblem if removed."""
     if change.verb is ArmOperation.CREATE:
         return _ChangeStatus.NOT_SENT
     if was_sent:  # the read may be stale

@@ -341,7 +341,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory) or ("", "")
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
     is_complete = has_nodes and inventory.listed_kinds.issuperset(WORKLOAD_KINDS)
-    is_after_removal = False
+    # The creation time of a removed cluster without any VM left is unknown.
+    is_after_removal = not set(removed) <= {vm.cluster for _, vm in timed}
     for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         is_after_removal |= vms[0].cluster in removed

@@ -137,6 +137,7 @@ def _build_exclusion_context(
     known_members: AbstractSet[str] | None,
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
+    """Build the context; `known_members` is None if a hub is unread. Members in state are never missing."""
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
     # The node names before the plan, by cluster id.
@@ -152,13 +153,13 @@ def _build_exclusion_context(
         item for item in members if item.action is not Action.FORGET and (item.is_removed or item.is_replaced)
     ]
     return _ExclusionContext(
-        clusters,
-        collect_prior_members(instances, registries),
-        frozenset(_find_removed_nodes(vms)),
-        frozenset(str(get_value_at_path(member.before, "name")) for member in removed_members),
-        nodes,
-        lambda member: known_members is not None and member not in known_members | recorded_members,
-        reason,
+        clusters=clusters,
+        members=collect_prior_members(instances, registries),
+        removed_nodes=frozenset(_find_removed_nodes(vms)),
+        removed_members=frozenset(str(get_value_at_path(member.before, "name")) for member in removed_members),
+        existing_nodes=nodes,
+        is_member_missing=lambda member: known_members is not None and member not in known_members | recorded_members,
+        reason=reason,
     )
 
 

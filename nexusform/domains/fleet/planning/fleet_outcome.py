@@ -146,7 +146,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
-    """Return the objects of the only version on all clusters with staged runs, else the current selection."""
+    """Return the selected objects; with staged runs, those of the version on the clusters if all have the same one."""
     versions = {binding.resource_snapshot for binding in placement.bindings}
     if not placement.spec.is_external or len(versions) != 1:
         return placement.selection.manifests

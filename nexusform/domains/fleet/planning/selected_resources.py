@@ -199,7 +199,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     if has_resource_record(note) or spec.is_new or spec.previous_configuration is None:
         return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
     indices = _list_snapshot_indices(spec)
-    if spec.is_external and not indices:
+    if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
     digest_now = compute_fingerprint(selection.manifests)
     digest, index = digest_now, max(indices, default=0)
@@ -207,7 +207,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     if last_resources is not None:
         digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
     objects = selection.manifests
-    if digest != digest_now:
+    if digest != digest_now:  # the selection has changed since: select by the previous configuration
         objects = select_resources(spec.previous_configuration, hub.prior_object_index)
     on_cluster = _restore_resources_from_hashes(spec, selection, hub, objects, note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)

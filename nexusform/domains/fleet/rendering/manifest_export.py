@@ -160,7 +160,7 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
 
 
 def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a fleet object configured as blocks, or as a manifest with corrections."""
+    """Build a fleet object configured as blocks, or as a manifest read leniently, with its mistakes corrected."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})

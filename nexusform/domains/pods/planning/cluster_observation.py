@@ -77,7 +77,9 @@ class ObservedCluster(Struct, frozen=True):
 def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
-    """Return the cluster with observed data in place of derived data, without `removed_vms`."""
+    """Return the cluster with observed nodes and pods in place of derived ones. Nodes of `removed_vms`, and those
+    re-created in this plan, are skipped with their pods, which count as lost.
+    """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names: dict[str, str] = {}  # names in the plan by the observed names of nodes
     nodes = dict(cluster.node_by_name)
@@ -120,12 +122,12 @@ def match_cluster_snapshot(
     )
     return ObservedCluster(
         bound_cluster,
-        tuple(existing_pods),
-        tuple(_rename_node_of_object(manifest, names) for manifest in snapshot.objects),
-        tuple(_build_existing_pods(nominated_pods, names)),
-        snapshot.is_complete,
-        tuple(unknown_nodes),
-        len(snapshot.pods) - len(running_pods),
+        existing_pods=tuple(existing_pods),
+        objects=tuple(_rename_node_of_object(manifest, names) for manifest in snapshot.objects),
+        nominated_pods=tuple(_build_existing_pods(nominated_pods, names)),
+        is_complete=snapshot.is_complete,
+        unknown_nodes=tuple(unknown_nodes),
+        lost_pod_count=len(snapshot.pods) - len(running_pods),
         waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node
         workloads=snapshot.workloads,
         snapshot=snapshot,

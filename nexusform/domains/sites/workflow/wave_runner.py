@@ -100,12 +100,12 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
 
 
 def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Stop a wave with more rejected sites than allowed, before any approval."""
+    """Stop a wave before any approval if more of its sites than allowed could not be planned."""
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     if not tally.stop_reason:
         return None
-    tally.is_resumable = False
+    tally.is_resumable = False  # a new plan is needed, not -resume
     return _build_wave_stop(fleet_apply, tally, f"{tally.explain_why_stopped()} No changes were made in this wave.")
 
 

@@ -114,7 +114,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of a deployment flavour; all without a choice, or, with an error, if none matches."""
+    """Return the documents with the chosen flavour or without any; all if none is chosen, stated or found (error)."""
     flavours = {flavour.text: flavour for flavour in map(_get_flavour, documents)}
     flavours.pop("", None)
     if not flavour_id or not flavours:

@@ -305,6 +305,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
+    # The placements without eviction: drained members keep them; unscheduled bindings do not count.
     remaining = [
         (placement.key, cluster)
         for cluster in drained

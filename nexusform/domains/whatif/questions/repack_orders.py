@@ -35,7 +35,7 @@ from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 
 MAX_VMS: Final = 60  # movable VMs of a site that is searched
 MAX_RECREATIONS: Final = 12
-_MAX_SITES: Final = 3_000  # sites examined, so that the answer does not depend on the computer
+_MAX_EXAMINED_STATES: Final = 3_000  # states of the site examined, so that the answer does not depend on the computer
 _IMPOSSIBLE: Final = 1_000_000
 
 
@@ -118,7 +118,7 @@ class _OrderSearch:
         self._request = request
         self._time_budget = time_budget
         self._scheduler = context.scheduler.copy()
-        self._sites = 0
+        self._examined_states = 0
         handles = {source.handle for source in sources}
         self._states: dict[str, _MachineState] = {}
         for host in context.hosts:
@@ -142,9 +142,9 @@ class _OrderSearch:
         return self._extend_solution(count, [])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Return the windows of a solution with this beginning, None without one. Raises _SearchLimitReached."""
-        self._sites += 1
-        if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
+        """Extend `order` by up to `remaining` re-creations; return windows or None. Raises _SearchLimitReached."""
+        self._examined_states += 1
+        if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
         missing = self._compute_missing_departures()
         if missing == 0 and (self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want):
@@ -165,6 +165,7 @@ class _OrderSearch:
                 self._restore_vm(source, old)
                 if sequence is not None:
                     return sequence
+        # An exchange takes two VMs down at once.
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:

@@ -142,12 +142,15 @@ def _describe_certainty(repack: RepackResult) -> str:
     """Describe the certainty of the target machines."""
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
-    runs = steps[0].runs
-    text = f"{certain_count} of {len(steps)} land as planned in {runs} of {runs} samples"
+    fewest, most = min(step.runs for step in steps), max(step.runs for step in steps)
+    samples_text = (
+        f"{fewest} of {fewest} samples" if fewest == most else f"all {fewest} to {most} samples of their window"
+    )
+    text = f"{certain_count} of {len(steps)} land as planned in {samples_text}"
     if certain_count == len(steps):
         return f"{text}, with the cordons below."
-    minimum_hits = min(step.hits for step in steps)
-    text = f"{text}, the others in at least {minimum_hits}"
+    worst_step = min(steps, key=lambda step: step.hits / step.runs)
+    text = f"{text}, the others in at least {worst_step.hits} of {worst_step.runs}"
     if not repack.unknown_machines:
         return f"{text}."
     return (

@@ -82,6 +82,21 @@ def test_missing_cluster_and_nodes_are_reported(capsys: pytest.CaptureFixture[st
     assert any("no longer exist" in reason or "deleted" in reason for reason in document["replays"][0]["unverified"])
 
 
+def test_no_vm_is_verified_after_a_cluster_of_unknown_age_was_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
+    path = Path("export/kubernetes_clusters.json")
+    deleted, *others = sorted(json.loads(path.read_text()), key=lambda cluster: str(cluster["name"]))
+    path.write_text(json.dumps(others))
+    for pools in Path("export").glob(f"agent_pools.{deleted['name']}.json"):
+        pools.unlink()
+    code, out = run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")
+    assert code == 2
+    replay = json.loads(out)["replays"][0]
+    count = sum(len(cluster["nodes"]) for cluster in others)
+    assert replay["verified"] == 0
+    assert {reason: vms for reason, vms in replay["unverified"].items() if "deleted" in reason}.popitem()[1] == count
+
+
 def move_share_of_nodes(share: float) -> set[str]:
     """Move this share of the nodes to other machines; return their names."""
     random = Random(11)

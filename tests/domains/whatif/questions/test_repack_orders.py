@@ -103,7 +103,7 @@ def test_three_vms_exchange_machines_in_a_ring() -> None:
 
 
 def test_truncated_search_reports_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repack_orders, "_MAX_SITES", 20)
+    monkeypatch.setattr(repack_orders, "_MAX_EXAMINED_STATES", 20)
     site, request = build_site(409)
     result = plan_repack(site, request)
     assert result.status is RepackStatus.GAP
