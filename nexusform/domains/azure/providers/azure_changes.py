@@ -251,14 +251,18 @@ def _build_update(
     target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
     """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
-    recorded = read_opaque_body(prior)
-    extra = diff_request_bodies(recorded, read_opaque_body(planned))
+    recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
+    extra = diff_request_bodies(recorded, requested)
     if recorded:
         _reject_unpatchable_azure_block_changes(target, extra)
     extra = _select_updatable_members(target, extra)  # a body added to an imported object may describe what exists
+    old_tags, tags = get_mapping(recorded, "tags"), get_mapping(requested, "tags")
+    if old_tags != tags:
+        extra["tags"] = dict(tags)  # a PATCH replaces all tags
     if expected or extra:
         body = merge_bodies(extra, {"properties": expected}) if expected else extra
-        yield ArmChange(ArmOperation.UPDATE, target, body, expected, reduction=reduction)
+        removed_tags = frozenset(_omit_fields(old_tags, tags))
+        yield ArmChange(ArmOperation.UPDATE, target, body, expected, removed_tags=removed_tags, reduction=reduction)
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:

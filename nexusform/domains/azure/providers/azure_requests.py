@@ -97,8 +97,9 @@ _PARTICIPLES: Final = {
 class ArmChange(Struct, frozen=True):
     """One change. `body` is sent; `expected` is the part of its properties visible once done. `skip_if`:
     a deletion is skipped if the resource already has these properties. `reduction`: the part of its
-    properties that reduces the number of VMs. `is_retry`: it failed before, so it is sent even if visible.
-    `marker` is the newest earlier run of an action. `time_limit` in seconds.
+    properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured. `is_retry`: it
+    failed before, so it is sent even if visible. `marker` is the newest earlier run of an action. `time_limit` in
+    seconds.
     """
 
     verb: ArmOperation
@@ -107,6 +108,7 @@ class ArmChange(Struct, frozen=True):
     expected: Mapping[str, Any] | None = None
     skip_if: Mapping[str, Any] | None = None
     reduction: Mapping[str, Any] | None = None
+    removed_tags: frozenset[str] = frozenset()
     is_retry: bool = False
     marker: str = ""
     time_limit: float = _MAX_SECONDS
@@ -115,6 +117,15 @@ class ArmChange(Struct, frozen=True):
     def operation_name(self) -> str:
         """Verb and marker, as recorded for a resumed step."""
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
+
+    def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the body to send. A PATCH replaces all tags, so those of others (Azure Policy) are sent again."""
+        if self.verb is not ArmOperation.UPDATE or self.body is None or "tags" not in self.body:
+            return self.body
+        own_names = {name.casefold() for name in (*self.body["tags"], *self.removed_tags)}
+        observed_tags = get_mapping(observed, "tags").items()
+        foreign_tags = {name: value for name, value in observed_tags if name.casefold() not in own_names}
+        return {**self.body, "tags": {**foreign_tags, **self.body["tags"]}}
 
 
 class PollTiming(Struct, frozen=True):
@@ -328,7 +339,8 @@ class ArmClient:
         step.report_progress(StepProgress(operation=operation))
         responses: list[Any] = []
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
-        arguments = [target.group, *target.names, *([change.body] if change.body is not None else [])]
+        body = change.build_body(observed)
+        arguments = [target.group, *target.names, *([body] if body is not None else [])]
         conditions: dict[str, Any] = {}
         if change.verb is ArmOperation.CREATE:
             conditions = {"match_condition": MatchConditions.IfMissing}
@@ -452,6 +464,8 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     expected = {"properties": get_mapping(change.expected)}
     requested = expected if was_sent or is_action else get_mapping(change.body)
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
+    if not was_sent and not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
+        is_visible = False
     if not is_visible or (change.is_retry and not was_sent):
         return _ChangeStatus.NOT_SENT
     # a machine can be in this state and still perform the action

@@ -327,7 +327,8 @@ def _build_block_update(resource: AzureResource, before: Mapping[str, Any], afte
     extra = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**get_mapping(extra, "properties"), **resource.update_properties}
     # Tags are one value: tags not sent are removed.
-    return replace(resource, update_properties=changed, update_tags=_read_tags(after) if "tags" in extra else {})
+    has_changed_tags = _read_tags(before) != _read_tags(after)
+    return replace(resource, update_properties=changed, update_tags=_read_tags(after) if has_changed_tags else {})
 
 
 # Properties in Azure besides the arguments. The body of an imported object is complete if its azure block has

@@ -167,6 +167,8 @@ class Site:
             sent = (body or {}).get("properties", {})
             kept = {name: one for name, one in sent.items() if name not in self.keeps_out}
             merged = merge_bodies(self.resources[key], {**(body or {}), "properties": kept})
+            if body and "tags" in body:  # "will replace the existing ones" (KubernetesClusterPatchParameters)
+                merged["tags"] = body["tags"]
             merged["etag"] = f"e{self.etags}"
             merged["properties"]["provisioningState"] = "Updating"
             self.resources[key] = merged

@@ -208,6 +208,25 @@ def test_pools_are_added_removed_and_scaled_in(nexusform: CommandRunner, server:
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
+def test_tags_of_others_survive_a_change_of_tags(nexusform: CommandRunner, server: ArmServer) -> None:
+    cluster = server.site.resources[CLUSTER]
+    cluster["tags"] = {"costCenter": "from a policy", "Owner": "someone"}
+    for tags, expected in [
+        ({"owner": "core", "env": "lab"}, {"costCenter": "from a policy", "owner": "core", "env": "lab"}),
+        (
+            {"owner": "core", "env": "lab", "cost": "7"},
+            {"costCenter": "from a policy", "owner": "core", "env": "lab", "cost": "7"},
+        ),
+        ({"owner": "core"}, {"costCenter": "from a policy", "owner": "core"}),
+        ({}, {"costCenter": "from a policy"}),
+    ]:
+        body = f"  azure {{\n    body = {{ tags = {json.dumps(tags)} }}\n  }}\n"
+        write_configuration(format_cluster(body))
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+        assert server.site.resources[CLUSTER]["tags"] == expected
+        assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
 def test_node_is_re_created_manually(nexusform: CommandRunner, server: ArmServer) -> None:
     node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
     assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
