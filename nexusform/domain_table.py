@@ -190,7 +190,7 @@ _ALL: Final = (
             "older-property-name": DiagnosticTraits("advice", "block"),
             "corrected-manifest": DiagnosticTraits("note", "document"),
             "empty-resource-selection": DiagnosticTraits(cause="block"),
-            "staged-run-awaiting-approval": DiagnosticTraits("note", "block"),
+            "staged-run-awaiting-approval": _NOTE,
         },
     ),
     DomainDeclaration(

@@ -271,6 +271,7 @@ class PlannedHub(Struct, dict=True):
             return
         is_requested = key in self.observed.pending_requests
         is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested
+        is_active |= bool(instance.prior_note) and not instance.prior_note.get("ended")
         (self.runs if is_active else self.waiting_runs).append((instance, run))
 
 

@@ -355,7 +355,9 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert [w.summary for w in list_warnings(result)] == ["Staged run awaiting approval"]
     state = build_state_after(result, state)
     assert {c: b["state"] for c, b in get_bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
-    assert is_empty(plan(text + build_run(), state))
+    unchanged = plan(text + build_run(), state)
+    assert is_empty(unchanged)
+    assert [(w.id, w.is_preexisting) for w in list_warnings(unchanged)] == [("staged-run-awaiting-approval", False)]
     approved = build_run('state = "Run"\n  approvals = ["r-after-one"]')
     result = require_success(plan(text + approved, state))
     assert list_moves(result) == {"c3": ("update", "staged_run")}

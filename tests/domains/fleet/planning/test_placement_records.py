@@ -135,7 +135,8 @@ def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
     assert is_empty(plan(FLEET + build_hub("green") + text, state))
     named = text + build_run("back", 'resource_snapshot_index = "0"')
     result = require_success(plan(FLEET + build_hub("green") + named, state))
-    (warning,) = list_warnings(result)
+    *waiting, warning = list_warnings(result)
+    assert {w.id for w in waiting} == {"staged-run-awaiting-approval"}
     assert "no resourceSnapshots with index `0` found for placement `p`. Existing snapshots: 1, 2." in warning.detail
 
 

@@ -24,7 +24,7 @@ def test_run_applies_overrides_of_its_start() -> None:
     state = build_state(text + build_override("red") + build_run())
     assert list_colours(state) == {"red"}
     result = require_success(plan(text + build_override("green") + build_run(), state))
-    assert list_moves(result) == {}
+    assert list_moves(result) == {"c3": ("keep", "staged_run")}  # it waits for an approval
     state = build_state_after(result, state)
     state = build_state_after(require_success(plan(text + build_override("green") + APPROVED, state)), state)
     assert list_colours(state) == {"red"}
