@@ -1,5 +1,5 @@
-"""Points at which a test kills a command, and long cases: a quarter per commit, all of them with
-NEXUSFORM_CRASH_POINTS=all.
+"""Points at which a test kills a command, and long cases: a quarter per commit, an eighth of the longest ones, all of
+them with NEXUSFORM_CRASH_POINTS=all.
 
 NEXUSFORM_CRASH_POINTS=2/6 runs the second of six shares; the six shares together cover all points.
 """
@@ -17,17 +17,18 @@ import pytest
 
 Point = TypeVar("Point")
 _SHARE = 4
+EIGHTH = 8
 
 
 @cache
-def choose_quarter() -> int:
-    """Return the quarter of this commit, 0 to 3; 0 outside of a git repository, and if all points are tried."""
+def choose_quarter(share: int = _SHARE) -> int:
+    """Return the quarter (or other share) of this commit, from 0; 0 outside of git, and if all points are tried."""
     if tries_all():
         return 0
     command = ["git", "rev-parse", "HEAD"]
     root = Path(__file__).parent
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return int(result.stdout.strip() or "0", 16) % _SHARE if result.returncode == 0 else 0
+    return int(result.stdout.strip() or "0", 16) % share if result.returncode == 0 else 0
 
 
 def tries_all() -> bool:
@@ -41,11 +42,11 @@ def select_share(points: Sequence[Point]) -> list[Point]:
     return list(points[int(number) - 1 :: int(count)] if count else points)
 
 
-def select_cases(cases: Sequence[Point]) -> list[Point]:
-    """Return a quarter of long cases by commit; if every point is tried, all of them or a share."""
+def select_cases(cases: Sequence[Point], share: int = _SHARE) -> list[Point]:
+    """Return a quarter of long cases (or another share) by commit; if every point is tried, all of them or a share."""
     if tries_all():
         return select_share(cases)
-    return list(cases[choose_quarter() % min(_SHARE, len(cases)) :: _SHARE])
+    return list(cases[choose_quarter(share) % min(share, len(cases)) :: share])
 
 
 def select_groups(groups: Sequence[Point]) -> list[Point]:
@@ -59,10 +60,10 @@ def scale_count(count: int) -> int:
     return count if tries_all() else count // _SHARE
 
 
-def run_at_quarter(number: int) -> pytest.MarkDecorator:
-    """Return the mark of tests for one quarter of the commits; a run of all points includes them."""
-    is_skipped = not tries_all() and choose_quarter() != number
-    return pytest.mark.skipif(is_skipped, reason="tried by a quarter of the commits, and by .ci/crashes")
+def run_at_quarter(number: int, share: int = _SHARE) -> pytest.MarkDecorator:
+    """Return the mark of tests for one quarter (or other share) of the commits; a run of all points includes them."""
+    is_skipped = not tries_all() and choose_quarter(share) != number
+    return pytest.mark.skipif(is_skipped, reason="tried by a share of the commits, and by .ci/crashes")
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:

@@ -14,7 +14,7 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, find_obs
 from tests.domains.hub.hub_controller import Controller, build_member
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.hub_server import HubServer
-from tests.kill_points import choose_quarter, tries_all
+from tests.kill_points import EIGHTH, choose_quarter, tries_all
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ _BEDS = (
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test against our own hub server and a real API server, except tests with a stated reason. A commit
-    runs a quarter of them against the API server, `.ci/crashes` all."""
+    runs an eighth of them against the API server, `.ci/crashes` all."""
     if "bed" in metafunc.fixturenames:
         alone = metafunc.definition.get_closest_marker("our_hub_alone") is not None
-        is_real = tries_all() or crc32(metafunc.definition.nodeid.encode()) % 4 == choose_quarter()
+        is_real = tries_all() or crc32(metafunc.definition.nodeid.encode()) % EIGHTH == choose_quarter(EIGHTH)
         metafunc.parametrize("bed", _BEDS if is_real and not alone else _BEDS[:1], indirect=True)
 
 

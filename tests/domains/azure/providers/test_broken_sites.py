@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.domains.azure.providers.arm_server import PROVIDER, ArmServer, Operation, Site
 from tests.domains.azure.providers.azure_sites import CommandRunner
-from tests.kill_points import select_cases
+from tests.kill_points import EIGHTH, select_cases
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
@@ -118,7 +118,7 @@ def read_plan(nexusform: CommandRunner) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", select_cases(CASES), ids=lambda path: f"{path.parent.name}-{path.name}")
+@pytest.mark.parametrize("folder", select_cases(CASES, EIGHTH), ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_plan_and_scale_out_with_broken_machines(
     folder: Path, tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
