@@ -34,7 +34,7 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
-    """Decode a `moved` block; None if one of its ends is not an address."""
+    """Decode a `moved` block; None, and an error, if an end is no address, or they are equal or of two kinds."""
     parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
@@ -52,7 +52,7 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
 
 
 def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
-    """Decode a `removed` block; None if its address cannot be removed."""
+    """Decode a `removed` block; None, and an error, if its address is invalid or has instance keys."""
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
@@ -64,10 +64,9 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
     if source is None or attribute is None:
         return None
     if source.key is not None or any(step.key is not None for step in source.module):
-        is_module = source.key is None
-        kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
+        kind = "module" if source.key is None else "resource"
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        problems.append(build_error(kind, detail, attribute.expression.span))
+        problems.append(build_error(f"{kind}-instance-keys-not-allowed", detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
 
@@ -78,7 +77,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     arguments = parts.attributes
     target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
     if target is None or object_id is None:
-        return None
+        return None  # reported by the schema
     expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
         return None
@@ -98,12 +97,12 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
 def _is_resource_address(expression: Expression) -> bool:
     """Check whether an expression is the address of resources of this configuration, with any keys."""
     traversal = _replace_computed_keys(expression)
-    pattern = build_address_pattern(traversal, []) if traversal is not None else None
+    pattern = build_address_pattern(traversal, problems=[]) if traversal is not None else None  # the caller reports
     return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
 
 
 def _replace_computed_keys(expression: Expression) -> Traversal | None:
-    """Return an address with 0 for its computed keys; None for another expression."""
+    """Return the address with the key 0 in place of each expression in brackets; None if it is no address."""
     if isinstance(expression, Traversal):
         return expression
     if isinstance(expression, RelativeTraversal):
@@ -112,13 +111,13 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
         source, steps = expression.collection, (TraverseIndex(0, expression.key.span),)
     else:
         return None
-    start = _replace_computed_keys(source)
+    start = _replace_computed_keys(source)  # the part before the last brackets
     return Traversal(start.root, (*start.steps, *steps), expression.span) if start is not None else None
 
 
 def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
     if attribute is None:
-        return None
+        return None  # reported by the schema
     traversal = parse_reference(attribute.expression, problems)
     return build_address_pattern(traversal, problems) if traversal is not None else None
 
@@ -137,7 +136,7 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
     module, count = _split_module_steps(parts)
     remaining_parts = parts[count:]
     if not remaining_parts and module:
-        return AddressPattern(module)
+        return AddressPattern(module)  # without a type: the address of a module
     mode: Mode = "managed"
     if remaining_parts[:1] == ["data"]:
         mode, remaining_parts = "data", remaining_parts[1:]

@@ -81,7 +81,7 @@ def build_resource_declaration(block: ResourceBlock) -> Declaration:
 
 def list_modules(root: Module) -> Iterator[Module]:
     """List a module and all modules that it calls, callers first."""
-    stack = [root]
+    stack = [root]  # the next module is the last item
     while stack:
         module = stack.pop()
         yield module
@@ -151,7 +151,7 @@ def _list_condition_references(
 
 
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
-    """List the references of a resource or data block."""
+    """List the references of a resource or data block, with the names allowed at each (`self`, `count`, `each`)."""
     header = block.header
     body_scope = ReferenceScope(has_count=block.count is not None, has_each=block.for_each is not None, block=block)
     repetition = [block.count, block.for_each, block.enabled]
@@ -163,7 +163,7 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     )
     lifecycle = block.lifecycle
     if lifecycle.span is None:
-        return
+        return  # no `lifecycle` block
     yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
     yield from _list_expression_references(
         node, [lifecycle.prevent_destroy_condition], ReferenceScope(block=block), header
@@ -176,16 +176,14 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
 
 
 def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
+    """List the references of a module call; those of its inputs belong to the variables of the called module."""
     header = f'module "{call.name}"'
     yield from _list_expression_references(node, [call.count, call.for_each, call.enabled], _MODULE_SCOPE, header)
     yield from _list_expression_references(node, call.depends_on, _WHOLE_OBJECT_SCOPE, header)
-    # List the references of a call's inputs, owned by the variables of the called module.
-    path = (*node.module, call.name)
     scope = ReferenceScope(has_count=call.count is not None, has_each=call.for_each is not None)
     for name, (expression, _) in call.inputs.items():
-        yield from _list_expression_references(
-            Declaration(path, "variable", name), [expression], scope, f'module "{call.name}"'
-        )
+        variable = Declaration((*node.module, call.name), "variable", name)
+        yield from _list_expression_references(variable, [expression], scope, header)
 
 
 _Edges = dict[Declaration, dict[Declaration, Span]]
@@ -241,7 +239,7 @@ def _add_module_edges(
         for target in _list_referenced_declarations(
             module, reference.traversal, everything=reference.scope.only_whole_objects
         ):
-            if target != reference.node:
+            if target != reference.node:  # check_references reports a reference to itself
                 dependencies.setdefault(target, reference.traversal.span)
     for block in module.resources.values():
         provider = _find_provider_of_resource(block, module, root)
@@ -252,7 +250,7 @@ def _add_module_edges(
 
 
 def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
-    """Find the provider block used by a resource: its module's own, else the root's."""
+    """Find the provider block used by a resource: its module's own, else the root's; None if it needs no block."""
     key = block.provider or DEFAULT_PROVIDER
     for holder in (module, root):
         if key in holder.providers:
@@ -261,7 +259,7 @@ def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Modul
 
 
 def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
-    """List the declarations a reference leads to; `everything` adds all of a called module. None if undeclared."""
+    """List the declarations a reference leads to, none if undeclared; `everything` adds all of a called module."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = _get_attribute_name_at_step(steps, 0)
     if root == "var":
@@ -282,24 +280,16 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the nodes of a reference to a call: the call, and the named output, or all outputs."""
+    """List the call and the named output, else all outputs; for `everything` all declarations below the call."""
     yield Declaration(path, "module", call.name)
     if everything:
-        yield from _list_all_declarations(call.module)
+        for module in list_modules(call.module):
+            yield from list_declarations(module)
         return
     output_steps = skip_instance_key(steps)
     name = _get_attribute_name_at_step(output_steps, 0)
-    inner_path = call.module.path
-    if name in call.module.outputs:
-        yield Declaration(inner_path, "output", name)
-    else:
-        yield from (Declaration(inner_path, "output", n) for n in call.module.outputs)
-
-
-def _list_all_declarations(module: Module) -> Iterator[Declaration]:
-    yield from list_declarations(module)
-    for call in module.calls.values():
-        yield from _list_all_declarations(call.module)
+    for output in [name] if name in call.module.outputs else call.module.outputs:
+        yield Declaration(call.module.path, "output", output)
 
 
 def skip_instance_key(steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -308,5 +298,6 @@ def skip_instance_key(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _get_attribute_name_at_step(steps: tuple[Step, ...], position: int) -> str:
+    """Return the attribute's name at a position; "" if there is no step or it is an index."""
     step = steps[position] if position < len(steps) else None
     return step.name if isinstance(step, TraverseAttribute) else ""

@@ -43,7 +43,7 @@ _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle",
 
 
 def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable | None:
-    """Decode a `variable` block; None if its name is invalid."""
+    """Decode a `variable` block; None, and an error, if its name is invalid or has a meaning in module blocks."""
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
         return None
@@ -59,6 +59,7 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     validations = decode_condition_blocks(parts.blocks, "validation", problems)
     for validation in validations:
         references = list_traversals(validation.condition)
+        # Without any reference, the general check of conditions has reported it.
         if references and not any(_is_reference_to_variable(reference, name) for reference in references):
             detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
             span = validation.condition.span
@@ -90,7 +91,7 @@ _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": Map
 
 
 def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_json: bool) -> Type:
-    """Decode the type of a variable; the open type without one."""
+    """Decode the type of a variable or output; DYNAMIC (any) without a valid one. In JSON it is a string."""
     if attribute is None:
         return DYNAMIC
     expression = unwrap_quoted_expression(attribute.expression, problems) if is_json else attribute.expression
@@ -108,13 +109,13 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
 def _decode_default(
     attribute: Attribute | None, variable_type: Type, problems: list[Diagnostic], *, nullable: bool
 ) -> Value | None:
-    """Decode the default of a variable; None without one, null for an invalid one."""
+    """Decode the default of a variable: None without one (the variable is required), NULL for an invalid one."""
     if attribute is None:
         return None
     value, new_problems = evaluate_constant(attribute.expression)
     problems.extend(new_problems)
     if has_errors(new_problems):
-        return NULL  # an invalid default is a default: the variable is not required
+        return NULL  # no second error about a required variable
     reason = ""
     try:
         value = convert_value(value, variable_type)
@@ -131,15 +132,15 @@ def _decode_default(
 
 
 def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:
-    """Decode the names of a `locals` block."""
+    """Decode the values of a `locals` block; those with an invalid name are reported and omitted."""
     attributes = unpack_result(decode_attributes(block.body), problems)
-    names: list[LocalValue] = []
+    local_values: list[LocalValue] = []
     for name, attribute in attributes.items():
         if is_valid_name(name):
-            names.append(LocalValue(name, attribute.expression, attribute.span))
+            local_values.append(LocalValue(name, attribute.expression, attribute.span))
         else:
             problems.append(build_error("invalid-local-value-name", NAME_RULE, attribute.name_span))
-    return names
+    return local_values
 
 
 def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | None:
@@ -150,7 +151,7 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     arguments = parts.attributes
     value = arguments.get("value")
     sensitive = evaluate_bool(arguments.get("sensitive"), problems, default=False)
-    text = evaluate_text(arguments.get("description"), problems)
+    description = evaluate_text(arguments.get("description"), problems)
     deprecated = evaluate_text(arguments.get("deprecated"), problems)
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
@@ -159,7 +160,7 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     return Output(
         name=label.value,
         expression=value.expression,
-        description=text,
+        description=description,
         sensitive=sensitive,
         depends_on=depends_on,
         preconditions=preconditions,
@@ -179,7 +180,7 @@ _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": T
 
 
 def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
-    """Decode the conditions of all blocks of one type; adds to `problems`."""
+    """Decode the conditions of all blocks of one type; report and omit incomplete ones, also report constant ones."""
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:

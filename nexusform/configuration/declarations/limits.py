@@ -85,8 +85,7 @@ def describe_known_limits(name: str) -> str:
 
 
 def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> PlanSizeLimits:
-    """Merge the limits of a plan. Of a confined configuration only lower values count."""
-    limits = DEFAULT
+    """Merge the limits of a plan. A confined (sandboxed) configuration can only lower the defaults."""
     if confined:
-        configured = {name: min(number, asdict(limits)[name]) for name, number in configured.items()}
-    return replace(limits, **{**configured, **overrides})
+        configured = {name: min(number, asdict(DEFAULT)[name]) for name, number in configured.items()}
+    return replace(DEFAULT, **{**configured, **overrides})
