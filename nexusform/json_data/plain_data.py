@@ -87,6 +87,7 @@ def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
 
 
 def _convert_raw_value(value: Value) -> Any:
+    """Convert a value to plain data, without its marks."""
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
@@ -135,7 +136,7 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
-    """Convert a number of a Value to plain data."""
+    """Convert a number of a Value to plain data: a fraction to a float if that is exact."""
     if raw.__class__ is int:
         return raw
     try:
@@ -146,6 +147,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
 
 
 def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> None:
+    """Add the paths of the outermost marked parts."""
     if value.marks:
         paths.append(path)
     elif value.has_marks:
@@ -190,6 +192,7 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
+    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem."""
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
     if target is NUMBER:
@@ -279,7 +282,7 @@ def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
-    """Change the part at a path, or the set that contains it."""
+    """Change the part at a path, or the set that contains it; without such a part return the value unchanged."""
     raw = value.raw
     if not path or isinstance(value.type, SetType):
         return change(value)
@@ -305,7 +308,7 @@ def get_part(value: Any, path: Path) -> Any:
 
 
 def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
-    """Replace the part of plain data at an existing path; other parts are shared."""
+    """Replace the part of plain data at a path, if it exists; other parts are shared with the original."""
     if not path:
         return part
     step, remaining_path = path[0], path[1:]

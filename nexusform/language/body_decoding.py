@@ -64,12 +64,12 @@ def decode_body(
     for attribute in body.attributes:
         if attribute.name in schema.attributes:
             attributes[attribute.name] = attribute
-        elif attribute.name in schema.blocks or not partial:
+        elif attribute.name in schema.blocks or not partial:  # a block type with `=` is always an error
             diagnostics.append(_build_unsupported_argument_error(attribute, schema))
     for block in body.blocks:
         labels = schema.blocks.get(block.type)
         if labels is None:
-            if block.type in schema.attributes or not partial:
+            if block.type in schema.attributes or not partial:  # an argument as a block is always an error
                 diagnostics.append(_build_unsupported_block_error(block, schema))
             continue
         problem = _check_label_count(block, labels)
@@ -77,7 +77,7 @@ def decode_body(
             blocks.append(block)
         else:
             diagnostics.append(problem)
-    # The opening brace of a block, so that its header is displayed; the end of a whole file.
+    # Missing arguments are reported at the opening brace of a block, next to its header, or at the end of a whole file.
     if body.span.start.line == 1 and body.span.start.column == 1:
         missing_span = body.end_span
     else:
@@ -142,6 +142,7 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
 
 
 def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
+    """Return the error about too many or too few labels; None if their number is that of the label names."""
     count = len(block.labels)
     if count > len(labels):
         block_type = block.type
@@ -191,7 +192,7 @@ def _get_end_span(body: syntax.JsonBody) -> Span:
     span = body.objects[-1].span if body.objects else body.span
     end = span.end
     if span.start == end:
-        return span
+        return span  # an unreadable file has no text
     return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
 
 
@@ -273,6 +274,7 @@ class _BlockDecoder:
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
+        # Without any label; a scalar has its own error below.
         if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
             detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))
@@ -290,6 +292,7 @@ class _BlockDecoder:
                     )
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+        """Build the error about a scalar, or an array in an array, in place of an object with labels as keys."""
         if isinstance(value, syntax.JsonScalar):
             return build_error(
                 "incorrect-json-value-type",
@@ -320,7 +323,7 @@ def _check_required_arguments(schema: BodySchema, names: Iterable[str], span: Sp
 
 
 def _build_missing_label_error(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
-    """Report a block with too few labels."""
+    """Build the error about a block with only `count` of its labels."""
     missing = labels[count]
     detail = f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)})."
     return build_error("missing-block-label", detail, span, headline=f"Missing {missing} for {block_type}")
@@ -391,10 +394,10 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
-    """Return a closing sentence with the name probably intended by `name`: one of `known`, or one of
-    `alternatives`, of another `kind` ("the argument").
+    """Return a sentence with the name probably intended by `name`; "" without any.
 
-    Considers snake case, the singular, names of other tools, and the nearest spelling; "" without any.
+    It is one of the `known` names, or of `alternatives` of another `kind` ("the argument"). Consider snake case, the
+    singular, names of other tools, and, of `known` names only, the nearest spelling.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

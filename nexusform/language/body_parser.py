@@ -78,7 +78,7 @@ class BodyParser:
             self._parse_items(items)
             if stream.peek() == scanner.END:
                 break
-            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)  # not raised: parsing continues
             stream.read_token()  # a closing brace too many
         size = len(stream.tokens.text)
         end = stream.positions.build_span(size, size)
@@ -104,7 +104,7 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
-            begin = stream.tokens.starts[first]
+            begin = stream.tokens.starts[first]  # the quotation mark
             detail = "Argument names must not be quoted."
             stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
         else:
@@ -125,7 +125,7 @@ class BodyParser:
             elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
                 self._parse_block(first, items)
             else:
-                index = first + 1 if following in _FOREIGN_QUOTES else first
+                index = first + 1 if following in _FOREIGN_QUOTES else first  # such a quote has a message of its own
                 raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
             stream.skip_newlines = False
@@ -165,6 +165,7 @@ class BodyParser:
         return Attribute(stream.tokens.get_text(first), expression, name.extend_to(expression.span), name)
 
     def _add_attribute(self, attribute: Attribute, items: _BodyItems) -> None:
+        """Add the first argument of each name; a later one is an error."""
         earlier = items.attributes.setdefault(attribute.name, attribute)
         if earlier is not attribute:
             self.stream.add_problem(
@@ -238,7 +239,7 @@ class BodyParser:
             stream.index += 1
         index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
-            stream.index = first
+            stream.index = first  # parse it again, as a template without sequences
             template = self.expressions.templates.parse_quoted()
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
@@ -279,7 +280,7 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         kind = stream.peek()
-        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
+        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]  # nothing follows the END token
         if kind != scanner.IDENT:
             raise stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         if following != "=":
@@ -304,6 +305,7 @@ class BodyParser:
         raise stream.report_error("invalid-single-argument-block-definition", detail)
 
     def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
+        """Report a name without `=` in a block on one line; before a label or brace it looks like a nested block."""
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
             return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
@@ -331,6 +333,7 @@ class BodyParser:
             return
         brackets = _OpenBrackets()
         for index in range(first, len(kinds)):
+            # The end of a line closes a quoted string.
             kind = scanner.CLOSE_QUOTE if kinds[index] == scanner.QUOTED_NEWLINE else kinds[index]
             if kind in _CLOSERS_OF:
                 brackets.open(_CLOSERS_OF[kind])

@@ -57,17 +57,18 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        reach, stream.reach = stream.reach, 0
+        outer_reach, stream.reach = stream.reach, 0  # the depth below one expression is that of its deepest part
         stream.enter_level()
         condition = self._parse_binary_operation(1)
         result = condition
         if stream.peek() == "?":
             result = self._parse_conditional(condition)
         stream.depth -= 1
-        stream.reach = max(reach, stream.reach)
+        stream.reach = max(outer_reach, stream.reach)
         return result
 
     def _parse_conditional(self, condition: syntax.Expression) -> syntax.Expression:
+        """Parse `? a : b` after the condition."""
         stream = self.stream
         mark = stream.read_token()
         stream.add_nesting_levels()
@@ -90,7 +91,7 @@ class ExpressionParser:
                 return left
             stream.read_token()
             stream.add_nesting_levels()
-            right = self._parse_binary_operation(precedence + 1)
+            right = self._parse_binary_operation(precedence + 1)  # equal operators group from the left
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
     # --- terms ---------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ class ExpressionParser:
         return syntax.Parentheses(inner, stream.build_span(first, last))
 
     def _parse_number(self) -> syntax.Expression:
+        """Parse a number exactly; a malformed, long or very large one is an error."""
         stream = self.stream
         index = stream.read_token()
         word = stream.tokens.get_text(index)
@@ -149,6 +151,7 @@ class ExpressionParser:
         if len(word) <= _MAX_NUMBER_LENGTH:
             if word.isdigit():
                 return syntax.Literal(int(word), span)
+            # "1.2.3" and "1.e5" are no numbers.
             if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
                 with suppress(InvalidOperation):  # two exponents, or one that no decimal holds
                     value = Decimal(word)
@@ -177,6 +180,7 @@ class ExpressionParser:
     # --- calls ---------------------------------------------------------------------------------
 
     def _parse_function_call(self, first: int) -> syntax.Expression:
+        """Parse the rest of `name(...)` or `scope::name(...)`; `first` is the index of the first name."""
         stream = self.stream
         last = first
         name = stream.tokens.get_text(first)
@@ -221,6 +225,7 @@ class ExpressionParser:
         return tuple(arguments), False
 
     def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
+        """Report the token found in place of a comma or closing parenthesis, and return the exception to raise."""
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":
@@ -241,7 +246,7 @@ class ExpressionParser:
         """Parse the traversal steps, indexes and splats after a term."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
-            return source
+            return source  # no steps; a step may follow newlines only inside brackets
         steps: list[syntax.Step] = []
         while True:
             kind = stream.peek()
@@ -295,7 +300,10 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]`. Return the new source and the steps after it so far."""
+        """Parse `[key]` or `[*]`. Return the new source and the steps after it so far.
+
+        A constant key is one more step; any other key makes an Index of everything before it.
+        """
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

@@ -34,6 +34,7 @@ class OperationProblem(Exception):
 
 
 def _compute_quotient(left: Any, right: Any) -> Any:
+    """Compute `left / right`; whole numbers without a remainder need no fraction."""
     if left.__class__ is int and right.__class__ is int and left % right == 0:
         return left // right
     return compute_quotient(left, right)
@@ -95,10 +96,10 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
 
 
 def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool | None:
-    """Compare numbers by their known bounds: return the result for all values between them, None if it differs."""
+    """Compare numbers by their known bounds: return the result if it is the same for all values, else None."""
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
-        left_bounds, right_bounds = right_bounds, left_bounds
+        left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
     if (
         left_bounds.highest is not None
@@ -116,7 +117,7 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 
 
 def _apply_logical(operator: str, first: Any, second: Any) -> Value:
-    # Neither value is the decisive one.
+    """Compute `&&` or `||` of values other than the decisive one (false for `&&`, true for `||`)."""
     if first is UNKNOWN or second is UNKNOWN:
         return _UNDECIDED
     return build_boolean(operator == "&&")
@@ -135,7 +136,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
 
 
 def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    """Evaluate a unary operation."""
+    """Evaluate a unary operation; its value is unknown after an error."""
     previous_count = len(run.diagnostics)
     operand = run.evaluate(node.operand)
     required = _OPERAND_TYPES[node.operator]
@@ -155,7 +156,10 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return the value converted for the operator, and its own diagnostics. A wrong type is reported at once."""
+    """Return the value converted for the operator, and the diagnostics of its evaluation (not yet reported).
+
+    A wrong type is reported at once: it is an error even if the other operand decides the result.
+    """
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)
     if required is None or value.type is required:
@@ -174,7 +178,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     left, left_problems = _evaluate_operand(node, node.left, "left", run)
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
     marks = left.marks | right.marks
-    has_failed = len(run.diagnostics) > previous_count
+    has_failed = len(run.diagnostics) > previous_count  # an operand has a wrong type
     decisive = _DECISIVE.get(node.operator)
     if decisive is not None and not has_failed:
         left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
@@ -203,9 +207,9 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def _may_be_decided_by_known_side(left: Value, right: Value, *, right_failed: bool) -> bool:
-    """Return whether an unknown side may decide the result alone, with an error on the right or null on the other.
+    """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result.
 
-    As in HCL, an error on the left is always reported.
+    The other side is null, or has an error on the right; as in HCL, an error on the left is always reported.
     """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None

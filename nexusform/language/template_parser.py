@@ -111,7 +111,7 @@ class TemplateParser:
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        trim = False
+        trim = False  # whether the sequence before ends with `~}`
         while True:
             index = stream.index
             kind = tokens.kinds[index]
@@ -172,6 +172,7 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
+        """Read the closing brace, and return its index; `keyword` is that of a `%{ }` directive."""
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:
@@ -184,6 +185,7 @@ class TemplateParser:
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
+        """Report the token found in place of the brace that closes a `${`."""
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
@@ -209,6 +211,7 @@ class TemplateParser:
         return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _parse_directive(self, first: int) -> _Directive:
+        """Parse the keyword of a `%{` sequence with its names and expression, up to the brace, exclusive."""
         stream = self.stream
         if stream.peek() != scanner.IDENT:
             detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
@@ -225,7 +228,7 @@ class TemplateParser:
             directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
             if stream.peek() == ",":
                 stream.read_token()
-                directive.key_name = directive.value_name
+                directive.key_name = directive.value_name  # of two names the first is the key
                 directive.value_name = self._parse_for_name("For directive requires value variable name after comma.")
             if not stream.is_next_word("in"):
                 raise stream.report_error("invalid-for-directive", "For directive requires 'in' keyword after names.")
@@ -247,7 +250,7 @@ class TemplateParser:
             return StringLiteral("", span)
         if len(pieces) == 1 and isinstance(pieces[0], _LiteralText):
             return StringLiteral(pieces[0].value, span)
-        stack = [_OpenDirective(None)]
+        stack = [_OpenDirective(None)]  # the template itself, then its open directives, innermost last
         deepest = 0
         for piece in pieces:
             if isinstance(piece, _LiteralText):
@@ -261,7 +264,7 @@ class TemplateParser:
                 self._process_directive_end(piece, stack)
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_nesting_levels(deepest)
-        if len(stack) > 1:
+        if len(stack) > 1:  # a directive is still open
             start = stack[-1].directive
             assert start is not None
             detail = (
@@ -285,7 +288,7 @@ class TemplateParser:
                 raise self._report_unexpected(
                     end, f"Already in the else clause for the if started at {describe_span(start.span)}."
                 )
-            open_directive.then, open_directive.parts = open_directive.parts, []
+            open_directive.then, open_directive.parts = open_directive.parts, []  # further parts are those of `else`
             return
         if end.keyword != _ENDS[start.keyword]:
             raise self._report_unexpected(
@@ -308,9 +311,10 @@ def _build_directive_expression(open_directive: _OpenDirective, start: _Directiv
     span = start.span.extend_to(end)
     if start.keyword == "for":
         return TemplateFor(start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span)
-    if open_directive.then is None:
-        return TemplateIf(start.expression, tuple(open_directive.parts), (), span)
-    return TemplateIf(start.expression, tuple(open_directive.then), tuple(open_directive.parts), span)
+    then, otherwise = open_directive.then, open_directive.parts
+    if then is None:  # there was no `else`
+        then, otherwise = otherwise, []
+    return TemplateIf(start.expression, tuple(then), tuple(otherwise), span)
 
 
 def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
@@ -327,7 +331,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
         if is_line_start:
             is_line_start = False
             if text is None:
-                minimum = 0
+                minimum = 0  # a sequence at the start of a line
             elif text.value.strip(_SPACE) or not text.value.endswith("\n"):
                 indent = len(text.value) - len(text.value.lstrip(_SPACE))
                 leading.append(text)
@@ -340,6 +344,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
 
 
 def _merge_adjacent_literals(pieces: list[_Piece]) -> list[_Piece]:
+    """Join literal pieces in a row: the lines of a heredoc are separate pieces."""
     joined: list[_Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

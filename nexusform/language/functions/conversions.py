@@ -39,10 +39,10 @@ from nexusform.values.typed_value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKN
 
 
 def _convert_to_type(target: Type, value: Value) -> Value:
+    """Convert a value. Raises FunctionProblem with the reason, without the content of a sensitive value."""
     try:
         return convert_value(value, target)
     except ConversionProblem as problem:
-        # Describe why a value cannot be converted, without sensitive content.
         name = describe_type(target, constraint=True)
         if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
             description = "the hidden text" if value.marks else quote_text(value.raw)
@@ -86,6 +86,7 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 
 
 def _evaluate_can(*attempts: Thunk) -> Value:
+    """Return whether the attempt has no errors; unknown if its value is not wholly known, as it may still be one."""
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     (attempt,) = attempts
@@ -118,7 +119,7 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
 def _is_sensitive(value: Value) -> Value:
     if value.is_sensitive:
         return TRUE
-    return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE
+    return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE  # an unknown value may become sensitive
 
 
 # --- types as text -----------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
         # Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
         ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
-        time(hour, minute, second)
+        time(hour, minute, second)  # raises it for an invalid time, too
         if not (lenient and hours <= 24 and minutes <= 60):
             time(hours, minutes)
     except ValueError as problem:
@@ -129,6 +129,7 @@ def _truncate_quoted_text(text: str) -> str:
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
+    """Format the offset as `+hh:mm` or `+hhmm`, and no offset as `utc` unless that is empty."""
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)

@@ -54,6 +54,7 @@ def _compress_to_base64_gzip(text: str) -> str:
 
 
 def _decompress_from_base64_gzip(text: str) -> str:
+    """Decode text from base64 and gzip. Raises FunctionProblem, also if the result is too large."""
     import zlib
 
     packed = decode_base64(text)
@@ -131,9 +132,9 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
             row.append(normalize_stored_text(field))
             if offset >= len(text) or text[offset] == "\n":
                 break
-            offset += 1
+            offset += 1  # the comma
         rows.append((start_line, row))
-        offset += 1
+        offset += 1  # the line end
         line += 1
     return rows
 
@@ -263,7 +264,7 @@ def _decode_text(text: str, encoding: str) -> str:
     try:
         data = decode_base64(text)
         if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
-            codec = "utf-16-be"
+            codec = "utf-16-be"  # without a byte order mark
         return normalize_stored_text(data.decode(codec))
     except UnicodeError:
         raise FunctionProblem(f"the given string contains symbols that are not defined for {encoding}", 0) from None
@@ -273,6 +274,7 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
+    """Evaluate `jsonencode`; of a value that is not wholly known only the first character may be known."""
     if value.is_wholly_known:
         return Value(STRING, render_json(value))
     prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""

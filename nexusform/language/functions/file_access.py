@@ -56,7 +56,7 @@ class FileReader:
         self._base = base_directory
 
     def resolve(self, path: str) -> str:
-        """Return the path for the port. Raises FunctionProblem."""
+        """Return the path to read: `~` expanded, relative to the base directory. Raises FunctionProblem."""
         expanded = self.expand_home(path)
         if self._base in {"", "."} or expanded.startswith("/"):
             return expanded

@@ -56,6 +56,7 @@ def _compute_values(mapping: Value) -> Value:
 
 
 def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of a map's elements, or of an object's attribute (DYNAMIC if it is unknown or missing)."""
     mapping_type, key = arguments[0].type, arguments[1].raw
     if isinstance(mapping_type, MapType):
         return mapping_type.element
@@ -98,20 +99,16 @@ def _merge_maps(*maps: Value) -> Value:
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
     marks = NO_MARKS.union(*[m.marks for m in maps])
-    kind = maps[0].type if maps else None
-    same_map = isinstance(kind, MapType) and all(m.type == kind for m in maps)
+    first_type = maps[0].type if maps else None
+    map_type = first_type if isinstance(first_type, MapType) and all(m.type == first_type for m in maps) else None
     if any(m.raw is UNKNOWN for m in maps):
-        if same_map:
-            assert kind is not None
-            return Value(kind, UNKNOWN, marks)
-        return _build_unknown_merge(maps).add_marks(marks)
+        return _build_unknown_merge(maps).add_marks(marks) if map_type is None else Value(map_type, UNKNOWN, marks)
     items: dict[str, Value] = {}
     for mapping in maps:
         items.update(mapping.raw or {})
-    if same_map:
-        assert kind is not None
-        return Value(kind, {k: items[k] for k in sorted(items)}, marks)
-    return build_object(items).add_marks(marks)
+    if map_type is None:
+        return build_object(items).add_marks(marks)
+    return Value(map_type, {k: items[k] for k in sorted(items)}, marks)
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
@@ -146,6 +143,7 @@ def _compute_transpose(mapping: Value) -> Value:
 
 
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
+    """Return a map type for a list of values, an object type for a tuple (DYNAMIC if its keys are not known)."""
     keys, values = arguments
     if isinstance(values.type, ListType):
         return MapType(values.type.element)

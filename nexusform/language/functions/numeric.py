@@ -94,7 +94,7 @@ def _compute_sum(numbers: Value) -> Value:
         try:
             raw = convert_value(element, NUMBER).raw
         except ConversionProblem:
-            raw = None
+            raw = None  # the same error as null
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", 0)
         if raw is UNKNOWN:

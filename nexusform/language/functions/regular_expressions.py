@@ -83,7 +83,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
-        if token.group() == "\\C":
+        if token.group() == "\\C":  # a single byte: accepted by RE2 alone
             raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
             raise _build_pattern_error("invalid named capture", token.group())
@@ -129,7 +129,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     if not names:
         return Value(STRING, match.group())
     groups = [Value(STRING, text) for text in match.groups()]
-    if names[0] is None:
+    if names[0] is None:  # the type check allows no mixture of named and unnamed groups
         return build_tuple(groups)
     # Of groups with the same name the last one counts.
     return build_object({name: group for name, group in zip(names, groups, strict=True) if name is not None})
@@ -142,7 +142,7 @@ def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
 
 def _find_first_match(pattern: Value, text: Value) -> Value:
     compiled_pattern = _compile_pattern_argument(pattern.raw)
-    _find_capture_type(compiled_pattern)
+    _find_capture_type(compiled_pattern)  # raises FunctionProblem for both named and unnamed groups
     first = next(_list_matches(compiled_pattern, text.raw), None)
     if first is None:
         raise FixedProblem("pattern did not match any part of the given string")

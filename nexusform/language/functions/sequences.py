@@ -39,7 +39,7 @@ def _split_chunks(sequence: Value, size: Value) -> Value:
     """Split a list into lists of `size` elements, the last one of the rest; size 0 makes one list of all elements."""
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FixedProblem("the size argument must be a whole number that is not negative", 1)
-    step = size.raw or max(len(sequence.raw), 1)
+    step = size.raw or max(len(sequence.raw), 1)  # range() needs a step above 0
     pieces = [Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)]
     return Value(ListType(sequence.type), tuple(pieces))
 
@@ -68,7 +68,7 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
         if isinstance(argument.type, TupleType):
             parts.extend(argument.type.elements)
         elif argument.raw is UNKNOWN:
-            return DYNAMIC
+            return DYNAMIC  # its length is unknown
         else:
             parts.extend(v.type for v in argument.raw)
     return TupleType(tuple(parts))
@@ -106,7 +106,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
     """Add the elements of nested lists to `elements`, their marks to `marks`; false if the number is unknown."""
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        return False
+        return False  # equal elements are one
     is_known = True
     for item in sequence.raw:
         is_sequence = isinstance(item.type, SEQUENCES)
@@ -116,7 +116,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
         elif is_sequence and item.raw is not None:
             is_known = _collect_flat_elements(item, elements, marks) and is_known
         else:
-            elements.append(item)
+            elements.append(item)  # also a null sequence
     return is_known
 
 
@@ -134,22 +134,24 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     if not (values.is_wholly_known and keys.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
-        search = [_convert(key, common) for key in searchset.raw]
-        wanted_keys = [_convert(key, common) for key in keys.raw]
+        search_keys = [_convert(key, common) for key in searchset.raw]
+        value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    first = {compute_order_key(key): index for index, key in reversed(list(enumerate(search))) if key.is_wholly_known}
-    unknown_keys = [(index, key) for index, key in enumerate(search) if not key.is_wholly_known]
+    # In reverse, so that the first of equal keys remains.
+    reversed_keys = reversed(list(enumerate(search_keys)))
+    first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
+    unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
-    for key, value in zip(wanted_keys, values.raw, strict=True):
-        first_index = first.get(compute_order_key(key), len(search))
+    for key, value in zip(value_keys, values.raw, strict=True):
+        first_index = first_indices.get(compute_order_key(key), len(search_keys))
         if any(
             index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
             for index, unknown_key in unknown_keys
         ):
             # Decided early, as in Terraform: once all is known there may be a match.
             return Value(values.type, ())
-        if first_index < len(search):
+        if first_index < len(search_keys):
             chosen.append(value)
     return Value(values.type, tuple(chosen))
 
@@ -205,7 +207,7 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     if not isinstance(sequence.type, TupleType):
         raise FixedProblem("must be a list or tuple value", 0)
     if start.raw is UNKNOWN or end.raw is UNKNOWN:
-        return DYNAMIC
+        return DYNAMIC  # a tuple's type depends on its elements
     return TupleType(sequence.type.elements[start.raw : end.raw])
 
 
@@ -227,10 +229,8 @@ def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
 
 def _sort_strings(strings: Value) -> Value:
     if strings.raw is UNKNOWN:
-        refinement = get_refinement(strings)
-        return add_refinement(
-            strings, Refinement(not_null=True, shortest=refinement.shortest, longest=refinement.longest)
-        )
+        known = get_refinement(strings)  # the length is kept, and the result is never null
+        return add_refinement(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))
     if any(v.raw is None for v in strings.raw):
         raise FixedProblem("given list element is null; a null string cannot be sorted", 0)
     if not strings.is_wholly_known:

@@ -18,7 +18,6 @@ from nexusform.values.typed_value import (
     Value,
     add_refinement,
     build_set,
-    build_tuple,
     compute_order_key,
     get_refinement,
 )
@@ -67,6 +66,7 @@ def _compute_union(*sets: Value) -> Value:
 
 
 def _find_product_factor_type(factor_type: Type, position: int) -> Type:
+    """Return the type of the elements of one factor. Raises FunctionProblem."""
     if isinstance(factor_type, (ListType, SetType)):
         return factor_type.element
     if isinstance(factor_type, TupleType):
@@ -85,6 +85,7 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
+    """Compute all combinations, the last factor varying fastest; only the bounds of an unknown number."""
     kind = _find_product_type(sets)
     assert isinstance(kind, (ListType, SetType))
     parts = kind.element
@@ -95,11 +96,8 @@ def _compute_cartesian_product(*sets: Value) -> Value:
         longest: int | None = 1
         for _, high in bounds:
             longest = None if longest is None or high is None else longest * high
-        product_bounds = Refinement(
-            not_null=True,
-            shortest=min(shortest, 1),  # rows may be equal
-            longest=longest,
-        )
+        # Rows may be equal: at least one remains.
+        product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
         return add_refinement(Value(kind, UNKNOWN), product_bounds)
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
@@ -107,12 +105,11 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     for operand, element in zip(sets, parts.elements, strict=True):
         factors.append([convert_value(item, element) for item in operand.raw])
     rows = [Value(parts, row) for row in product(*factors)]
-    if isinstance(kind, SetType):
-        return build_set(rows, parts)
-    return Value(kind, tuple(rows)) if all(r.type == parts for r in rows) else build_tuple(rows)
+    return build_set(rows, parts) if isinstance(kind, SetType) else Value(kind, tuple(rows))
 
 
 def _is_factor_length_known(factor: Value) -> bool:
+    """Check whether the length is known; unknown elements of a set may be equal to others."""
     if factor.raw is UNKNOWN:
         return False
     return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1

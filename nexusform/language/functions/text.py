@@ -48,6 +48,7 @@ def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], st
 
 
 def _change_case_unless_length_changes(before: str, after: str) -> str:
+    """Return the changed character if it is a single one, else the character itself; for the dotted capital I an i."""
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before
@@ -94,6 +95,7 @@ def _split_text(separator: Value, text: Value) -> Value:
 
 
 def _join_texts(separator: Value, *lists: Value) -> Value:
+    """Join the strings of all lists. Raises FunctionProblem for a null string."""
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []
@@ -115,7 +117,7 @@ def _has_prefix(text: Value, prefix: Value) -> Value:
     known_prefix = get_refinement(text).prefix
     if known_prefix.startswith(prefix.raw):
         return TRUE
-    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE
+    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE  # FALSE: they differ already
 
 
 def _build_text_function(
