@@ -44,6 +44,7 @@ class _FlockResult(Enum):
 
 
 def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
+    """Try to get the flock of an open file without waiting."""
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl
@@ -102,9 +103,8 @@ class LocalLockFile:
     def check_still_held(self) -> None:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
         if self._descriptor is not None and not self._is_same_file_at_path(self._descriptor):
-            raise BackendProblem(
-                f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
-            )
+            detail = f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
+            raise BackendProblem(detail)
 
     def _read_lock_file(self) -> bytes | None:
         with convert_os_errors("read the lock file", self._path):
@@ -116,6 +116,7 @@ class LocalLockFile:
                 return b""  # a lock nevertheless, of an unknown holder
 
     def _create_lock_file(self, info: LockInfo) -> bool:
+        """Create the lock file, complete from the start; False if there is one."""
         self._created_directories += make_directories(self._path.parent)
         temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
@@ -148,11 +149,10 @@ class LocalLockFile:
         except NotRegularFile:
             raise StateLocked(self.read_holder()) from None
         try:
-            # Without flock support a holder cannot be replaced without a race.
             has_flock = _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN
             if not self._is_same_file_at_path(descriptor):
                 return None
-            if not has_flock:
+            if not has_flock:  # the holder lives, or without flock support it cannot be replaced without a race
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
@@ -171,7 +171,7 @@ class LocalLockFile:
     def _open_existing(self) -> int:
         try:
             return open_regular_file(self._path, os.O_RDWR, follow=False)
-        except PermissionError:
+        except PermissionError:  # the file of another user
             return open_regular_file(self._path, follow=False)
 
     def _is_same_file_at_path(self, descriptor: int) -> bool:
@@ -216,7 +216,7 @@ def read_process_start(pid: int) -> str:
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether the process with this number and start mark has ended, as far as known."""
+    """Return whether the process with this number and start mark ("": unknown) has ended; False if unknown."""
     if pid <= 0 or sys.platform == "win32":
         return False
     try:
@@ -227,7 +227,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
     fields = _read_process_fields(pid)
     if fields and fields[_STATE_FIELD] in ("Z", "X"):
         return True  # ended, but not yet collected by its parent
-    return bool(mark) and read_process_start(pid) not in (mark, "")
+    return bool(mark) and read_process_start(pid) not in (mark, "")  # a new process has the number
 
 
 def _read_process_fields(pid: int) -> list[str]:

@@ -69,7 +69,7 @@ class JournalFile:
             return []
         from nexusform.backends.journal_lines import list_pending_records
 
-        lines = data.split(b"\n")[:-1]
+        lines = data.split(b"\n")[:-1]  # after the last newline there is nothing, or an incomplete line
         return list_pending_records(lines, document())
 
     def _append_lines_durably(self, lines: Sequence[bytes]) -> None:
@@ -106,7 +106,7 @@ class JournalFile:
 
 
 def _remove_incomplete_line(path: Path) -> None:
-    """Remove the bytes after the last newline: the write of an interrupted process."""
+    """Remove the bytes after the last newline, found from the end: the write of an interrupted process."""
     with os.fdopen(open_regular_file(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:

@@ -113,9 +113,8 @@ def load_configuration(
         if root is None:
             return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
         root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
-        configuration, new_problems = decode_configuration(
-            root, reader.read_called_module, KnownTypes(managed, data), read_constants
-        )
+        known_types = KnownTypes(managed, data)
+        configuration, new_problems = decode_configuration(root, reader.read_called_module, known_types, read_constants)
     return configuration, [*reader.problems, *new_problems]
 
 

@@ -66,12 +66,8 @@ def apply_overrides(
         if block.type == "locals":
             locals_blocks.append(block)
         elif block.type in _REJECTED_BLOCKS:
-            headline = f"Cannot override '{block.type}' blocks"
-            problems.append(
-                build_error(
-                    "unsupported-block-override", _REJECTED_BLOCKS[block.type], block.header_span, headline=headline
-                )
-            )
+            detail, headline = _REJECTED_BLOCKS[block.type], f"Cannot override '{block.type}' blocks"
+            problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
         elif block.type != "nexusform":  # settings are merged when they are decoded
             index = indices.get(_build_block_key(block), -1)
             if index < 0:

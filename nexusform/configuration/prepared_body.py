@@ -259,9 +259,8 @@ class NestedBlockGroup:
         notes.problems.extend(problems)
         if scopes is None:
             separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)  # its values are discarded
-            item.body.fill(
-                IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN), separate_notes
-            )
+            unknown_scope = IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
+            item.body.fill(unknown_scope, separate_notes)
             notes.problems.extend(separate_notes.problems)
             return False
         is_known = True
@@ -475,7 +474,8 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hi
 
     Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
-    actual = "" if hidden else f", not {_format_scalar_value(part)}"
+    text = f'"{part}"' if isinstance(part, str) else str(part)
+    actual = "" if hidden else f", not {text}"
     if schema.choices and part not in schema.choices:
         hint = "" if hidden else suggest_name(part, schema.choices)
         return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
@@ -491,10 +491,6 @@ def _describe_number_range(low: int | None, high: int | None) -> str:
     if low is not None and high is not None:
         return f"between {low} and {high}"
     return f"at least {low}" if low is not None else f"at most {high}"
-
-
-def _format_scalar_value(part: Any) -> str:
-    return f'"{part}"' if isinstance(part, str) else str(part)
 
 
 def _format_quoted_alternatives(names: Iterable[str]) -> str:

@@ -141,9 +141,8 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
     if remaining_parts[:1] == ["data"]:
         mode, remaining_parts = "data", remaining_parts[1:]
     if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
-        problems.append(
-            _build_invalid_address_error(traversal, f'"{remaining_parts[0]}" has another meaning in expressions')
-        )
+        reason = f'"{remaining_parts[0]}" has another meaning in expressions'
+        problems.append(_build_invalid_address_error(traversal, reason))
         return None
     match remaining_parts:
         case [str(kind), str(name)]:

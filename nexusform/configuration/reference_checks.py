@@ -110,9 +110,8 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
             if provider.name not in known_names:
-                yield _build_unknown_provider_error(
-                    provider.name, known_names, provider.span, f'provider "{provider.name}"'
-                )
+                header = f'provider "{provider.name}"'
+                yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
         for block in module.resources.values():
             name = block.provider.partition(".")[0]
             if name and name not in known_names:
@@ -223,25 +222,23 @@ class _ReferenceChecker:
 
     def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
-        if not scope.has_count:
-            detail = (
-                'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
-                'when the "count" argument is set.'
-            )
-            yield build_error("reference-to-count-in-non-counted-context", detail, traversal.span)
-        else:
-            yield from _check_builtin_attribute(traversal)
+        if scope.has_count:
+            return _check_builtin_attribute(traversal)
+        detail = (
+            'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
+            'when the "count" argument is set.'
+        )
+        return iter([build_error("reference-to-count-in-non-counted-context", detail, traversal.span)])
 
     def check_reference_to_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
-        if not scope.has_each:
-            detail = (
-                'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
-                'only when the "for_each" argument is set.'
-            )
-            yield build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)
-        else:
-            yield from _check_builtin_attribute(traversal)
+        if scope.has_each:
+            return _check_builtin_attribute(traversal)
+        detail = (
+            'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
+            'only when the "for_each" argument is set.'
+        )
+        return iter([build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)])
 
     def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `self`."""

@@ -101,9 +101,8 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
         yield from _list_condition_references(node, variable.validations, _MODULE_SCOPE, header)
     for local in module.locals.values():
-        yield from _list_expression_references(
-            Declaration(path, "local", local.name), [local.expression], _MODULE_SCOPE, "locals"
-        )
+        node = Declaration(path, "local", local.name)
+        yield from _list_expression_references(node, [local.expression], _MODULE_SCOPE, "locals")
     for output in module.outputs.values():
         node = Declaration(path, "output", output.name)
         header = f'output "{output.name}"'
@@ -129,9 +128,8 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
         node = Declaration(path, "check", check.name)
         if check.data is not None:
             yield from list_resource_references(node, check.data)
-        yield from _list_condition_references(
-            node, check.asserts, ReferenceScope(check_data=check.data), f'check "{check.name}"'
-        )
+        scope = ReferenceScope(check_data=check.data)
+        yield from _list_condition_references(node, check.asserts, scope, f'check "{check.name}"')
 
 
 def _list_expression_references(
@@ -158,16 +156,14 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     yield from _list_expression_references(node, repetition, ReferenceScope(block=block), header)
     for traversal in list_body_traversals(block.body):
         yield ReferenceUse(node, traversal, body_scope, header)
-    yield from _list_expression_references(
-        node, block.depends_on, ReferenceScope(only_whole_objects=True, block=block), header
-    )
+    whole_object_scope = ReferenceScope(only_whole_objects=True, block=block)
+    yield from _list_expression_references(node, block.depends_on, whole_object_scope, header)
     lifecycle = block.lifecycle
     if lifecycle.span is None:
         return  # no `lifecycle` block
     yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
-    yield from _list_expression_references(
-        node, [lifecycle.prevent_destroy_condition], ReferenceScope(block=block), header
-    )
+    condition_scope = ReferenceScope(block=block)
+    yield from _list_expression_references(node, [lifecycle.prevent_destroy_condition], condition_scope, header)
     yield from _list_condition_references(node, lifecycle.preconditions, body_scope, header)
     postcondition_scope = ReferenceScope(
         has_count=body_scope.has_count, has_each=body_scope.has_each, has_self=True, block=block

@@ -45,15 +45,13 @@ def decode_settings(
 ) -> Settings:
     """Decode the settings of all `nexusform` blocks of a module; those of override files win.
 
-    Outside the root module they have no effect: return the defaults, and warn of those that matter.
+    Outside the root module they have no effect: return the defaults, and warn of the important ones.
     """
     settings = Settings()
-    for block in blocks:
-        settings = _add_block(settings, block, problems, is_override=False)
-    for block in overrides:
-        settings = _add_block(settings, block, problems, is_override=True)
+    for group, is_override in ((blocks, False), (overrides, True)):
+        for block in group:
+            settings = _add_block(settings, block, problems, is_override=is_override)
     if not is_root:
-        # Warn of settings without effect outside the root module.
         if settings.backend is not None:
             detail = "A backend block has no effect outside the root module. Move it to the root module."
             problems.append(build_warning("backend-configuration-ignored", detail, settings.backend.header_span))

@@ -120,9 +120,8 @@ def parse_relative_path(traversal: syntax.Traversal, problems: list[Diagnostic])
         elif isinstance(step.key, (str, int)):
             steps.append(step.key)
         else:
-            problems.append(
-                build_error("invalid-expression", "An index must be a whole number or a string.", step.span)
-            )
+            detail = "An index must be a whole number or a string."
+            problems.append(build_error("invalid-expression", detail, step.span))
             return None
     return tuple(steps)
 
@@ -134,9 +133,8 @@ def find_single_block(blocks: Iterable[syntax.Block], kind: str, problems: list[
         detail = (
             f'Only one "{kind}" block is allowed here. Another was given at {describe_span(matches[0].header_span)}.'
         )
-        problems.append(
-            build_error("duplicate-block", detail, duplicate.header_span, headline=f"Duplicate {kind} block")
-        )
+        headline = f"Duplicate {kind} block"
+        problems.append(build_error("duplicate-block", detail, duplicate.header_span, headline=headline))
     return matches[0] if matches else None
 
 

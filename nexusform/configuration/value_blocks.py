@@ -82,9 +82,8 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
 
 def build_deprecated_variable_warning(variable: Variable, span: Span | None) -> Diagnostic:
     """Build the warning about a value for a deprecated variable."""
-    return build_warning(
-        "deprecated-variable", f'The variable "{variable.name}" is deprecated: {variable.deprecated}', span
-    )
+    detail = f'The variable "{variable.name}" is deprecated: {variable.deprecated}'
+    return build_warning("deprecated-variable", detail, span)
 
 
 _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": MapType(DYNAMIC)}
@@ -192,10 +191,8 @@ def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[D
                 "The condition expression must refer to at least one object from elsewhere in the configuration, or "
                 "else its result would not be checking anything."
             )
-            problem = build_error(
-                "condition-refers-to-nothing", detail, condition.expression.span, headline=f"Invalid {kind} expression"
-            )
-            problems.append(problem)
+            headline, span = f"Invalid {kind} expression", condition.expression.span
+            problems.append(build_error("condition-refers-to-nothing", detail, span, headline=headline))
         if condition is not None and message is not None:
             conditions.append(Condition(condition.expression, message.expression, block.span))
     return tuple(conditions)

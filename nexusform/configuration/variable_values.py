@@ -215,9 +215,8 @@ def _resolve_variable(
                     f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
                     f"at {place_of(variable.span)}: required variable may not be set to null."
                 )
-                problems.append(
-                    build_error("required-variable-not-set", detail, assignment.origin.span or variable.span)
-                )
+                subject = assignment.origin.span or variable.span
+                problems.append(build_error("required-variable-not-set", detail, subject))
                 value = build_unknown(variable.type)
     if value is None:
         detail = (

@@ -84,7 +84,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     size = len(content)
     if MIN_LARGE < size <= MAX_LARGE:
         large_document = _parse_large_list(content)
-        if large_document is not None:
+        if large_document is not None:  # else the normal parser reads it, or reports the error
             return YamlStream((large_document,), ())
     if size > MAX_BYTES:
         detail = (
@@ -95,7 +95,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
-        valid_bytes = problem.object[: problem.start]
+        valid_bytes = problem.object[: problem.start]  # before the invalid one
         position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
         return YamlStream((), (build_problem(file, position, INVALID, "this is not utf-8 text."),))
     return _parse_document_stream(file, text)
@@ -128,9 +128,9 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 reader = _DocumentReader(file, events)
-                data, position = reader.parse_node(next(events), 0)
+                data, position = reader.parse_node(next(events), depth=0)
                 findings += reader.findings
-                if data is not None:
+                if data is not None:  # an empty document
                     documents.append(YamlDocument(data, position))
     except _InvalidDocument as problem:
         findings.append(build_problem(file, problem.position, INVALID, problem.detail))
@@ -168,7 +168,7 @@ class _DocumentReader:
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
-        """Parse the value that starts with an event. Return it, and its position."""
+        """Parse the value that starts with an event. Return it, and its position (an alias has its anchor's)."""
         mark = event.start_mark
         position = TextPosition(mark.line + 1, mark.column + 1)
         if depth > MAX_DEPTH:
@@ -196,11 +196,11 @@ class _DocumentReader:
     def _count_nodes_toward_limit(self, nodes: int, position: TextPosition) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise _InvalidDocument(
-                position, f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
-            )
+            detail = f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
+            raise _InvalidDocument(position, detail)
 
     def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
+        """Return the value of an anchor, shared, and its position; it counts with all of its nodes."""
         if anchor not in self.anchors:
             raise _InvalidDocument(position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.')
         data, anchor_position, size = self.anchors[anchor]
@@ -249,6 +249,7 @@ class _DocumentReader:
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
+    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument."""
     if isinstance(data, dict):
         return [(data, position)]
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
@@ -257,6 +258,7 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
 
 
 def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
+    """Convert a key to text, as in JSON (true, 1). Raises _InvalidDocument for null, a list or a mapping."""
     if isinstance(name, str):
         return name
     if isinstance(name, bool):
@@ -320,7 +322,7 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    starts_like_number = text[0].isdigit() or text[0] in "+-."
+    starts_like_number = text[0].isdigit() or text[0] in "+-."  # "" is null
     if not starts_like_number or len(text) > _MAX_NUMBER_LENGTH:
         return text
     if _INTEGER.match(text):
@@ -416,7 +418,7 @@ def parse_whole_number(value: Any) -> int | None:
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # at most 64 bits
         return int(value)
     return None
 
@@ -467,7 +469,7 @@ class _UnsupportedJson(ValueError):
 
 
 def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:
-    """Parse the List and its positions; None if it is not one, or invalid."""
+    """Parse the List and the position of each item; None if it is not one, is invalid or nested too deeply."""
     try:
         data, position = _JsonListReader(text).parse()
     except (ValueError, RecursionError, IndexError):
@@ -495,7 +497,7 @@ class _JsonListReader:
             key = self._parse_value()
             self._require_and_skip_character(":")
             if not isinstance(key, str) or key in data:
-                raise _UnsupportedJson
+                raise _UnsupportedJson  # the normal parser reports duplicate keys
             if key == _ITEMS and self.text[self.offset] == "[":
                 data[key], root_position.children[key] = self._parse_items(key_position)
             else:

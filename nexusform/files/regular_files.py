@@ -75,14 +75,12 @@ class Confinement(Struct, frozen=True):
         if not self.is_operator_path and not self.is_inside(path_text):
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
-        if not _is_path_below(real_path, self.root):
-            raise OutsideConfinement(self.root, self.reason)
-        if any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts):
-            raise OutsideConfinement(self.root, self.reason)
-        if any(
-            _is_path_below(real_path, hidden)
-            for hidden in (*self.hidden, *_SYSTEM_DIRECTORIES)
-            if not _is_path_below(self.root, hidden)
+        # A hidden directory above the root hides nothing.
+        hidden = [path for path in (*self.hidden, *_SYSTEM_DIRECTORIES) if not _is_path_below(self.root, path)]
+        if (
+            not _is_path_below(real_path, self.root)
+            or any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts)
+            or any(_is_path_below(real_path, directory) for directory in hidden)
         ):
             raise OutsideConfinement(self.root, self.reason)
         return real_path
@@ -250,7 +248,7 @@ def is_process_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True
+        return True  # of another user, or no number of a process
     return True
 
 

@@ -89,7 +89,6 @@ def decode_body(
 def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
     if isinstance(body, syntax.JsonBody):
-        # Decode every property of a JSON body as an argument.
         diagnostics: list[Diagnostic] = []
         attributes: dict[str, syntax.Attribute] = {}
         for json_property in _list_json_properties(body):
@@ -120,9 +119,8 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
         )
     else:
         hint = suggest_argument_name(name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type")
-    return build_error(
-        "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
-    )
+    detail = f'An argument named "{name}" is not expected here.{hint}'
+    return build_error("unsupported-argument", detail, attribute.name_span)
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
@@ -136,13 +134,12 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
         )
     else:
         hint = suggest_argument_name(name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument")
-    return build_error(
-        "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
-    )
+    detail = f'Blocks of type "{name}" are not expected here.{hint}'
+    return build_error("unsupported-block-type", detail, block.type_span)
 
 
 def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
-    """Return the error about too many or too few labels; None if their number is that of the label names."""
+    """Return the error about too many or too few labels; None for one label for each name."""
     count = len(block.labels)
     if count > len(labels):
         block_type = block.type
@@ -179,7 +176,8 @@ def _decode_json_body(
         if json_property.name in schema.attributes:
             _add_json_property_as_attribute(json_property, attributes, diagnostics)
         elif json_property.name in schema.blocks:
-            blocks += _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics).decode_blocks()
+            decoder = _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics)
+            decoder.decode_level(json_property.value, (), blocks)
         elif not partial:
             diagnostics.append(_build_extraneous_json_property_error(json_property, schema))
     end = _get_end_span(body)
@@ -244,16 +242,10 @@ class _BlockDecoder:
         self.label_names = label_names
         self.diagnostics = diagnostics
 
-    def decode_blocks(self) -> list[syntax.Block]:
-        """Decode all blocks, in source order."""
-        blocks: list[syntax.Block] = []
-        self._decode_label_level(self.block.value, (), blocks)
-        return blocks
-
-    def _decode_label_level(
+    def decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Decode one level of JSON objects for each label, then the bodies."""
+        """Decode one level of JSON objects for each label, then the bodies; add the blocks in source order."""
         if len(labels) == len(self.label_names):
             name_span = labels[-1].span if labels else self.block.name_span
             for item in _list_array_items(value):
@@ -285,7 +277,7 @@ class _BlockDecoder:
                 continue
             for json_property in item.properties:
                 if json_property.name != _COMMENT_NAME:
-                    self._decode_label_level(
+                    self.decode_level(
                         json_property.value,
                         (*labels, syntax.Label(json_property.name, json_property.name_span)),
                         blocks,

@@ -152,9 +152,8 @@ class BodyParser:
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
                 detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
                 raise stream.report_error("invalid-expression", detail, since=first)
-            raise stream.report_error(
-                "missing-newline-after-argument", "An argument definition must end with a newline.", since=first
-            )
+            detail = "An argument definition must end with a newline."
+            raise stream.report_error("missing-newline-after-argument", detail, since=first)
 
     def _parse_assignment(self, first: int) -> Attribute:
         """Parse `name = expression` after the name."""
@@ -188,16 +187,14 @@ class BodyParser:
         stream.depth -= 1
         stream.block = outer
         span = stream.build_span(first, closing)
-        items.blocks.append(
-            Block(stream.tokens.get_text(first), labels, body, span, header, stream.build_span(first, first))
-        )
+        type_span = stream.build_span(first, first)
+        items.blocks.append(Block(stream.tokens.get_text(first), labels, body, span, header, type_span))
         kind = stream.peek()
         if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind != scanner.END:
-            raise stream.report_error(
-                "missing-newline-after-block-definition", "A block definition must end with a newline.", since=first
-            )
+            detail = "A block definition must end with a newline."
+            raise stream.report_error("missing-newline-after-block-definition", detail, since=first)
 
     def _parse_labels(self, first: int) -> tuple[Label, ...]:
         """Parse the labels up to the opening brace, exclusive."""

@@ -71,9 +71,8 @@ class CollectionParser:
             elif kind == END:
                 raise self._report_unterminated("tuple", "bracket", opening)
             elif kind != "]":
-                raise stream.report_error(
-                    "missing-item-separator", "Expected a comma to mark the beginning of the next item.", since=opening
-                )
+                detail = "Expected a comma to mark the beginning of the next item."
+                raise stream.report_error("missing-item-separator", detail, since=opening)
         return items, stream.read_token()
 
     def _report_unterminated(self, constructor: str, bracket: str, opening: int) -> MalformedSyntaxError:
@@ -99,9 +98,8 @@ class CollectionParser:
                 closing = self._parse_for_end(opening, "}")
                 span = self.stream.build_span(opening, closing)
                 if parts.key is None:
-                    self.stream.add_problem(
-                        _INVALID_FOR, "Key expression is required when building an object.", parts.value.span, span
-                    )
+                    detail = "Key expression is required when building an object."
+                    self.stream.add_problem(_INVALID_FOR, detail, parts.value.span, span)
                 return syntax.ForObject(
                     parts.key_name,
                     parts.value_name,
@@ -186,15 +184,13 @@ class CollectionParser:
             key_name = value_name  # of two names the first is the key
             value_name = self._parse_for_name("For expression requires value variable name after comma.", opening)
         if not stream.is_next_word("in"):
-            raise stream.report_error(
-                _INVALID_FOR, "For expression requires the 'in' keyword after its name declarations.", since=opening
-            )
+            detail = "For expression requires the 'in' keyword after its name declarations."
+            raise stream.report_error(_INVALID_FOR, detail, since=opening)
         stream.read_token()
         collection = self.parse_expression()
         if stream.peek() != ":":
-            raise stream.report_error(
-                _INVALID_FOR, "For expression requires a colon after the collection expression.", since=opening
-            )
+            detail = "For expression requires a colon after the collection expression."
+            raise stream.report_error(_INVALID_FOR, detail, since=opening)
         stream.read_token()
         key, value = None, self.parse_expression()
         if stream.peek() == "=>":  # the expression before it is the key
@@ -214,7 +210,6 @@ class CollectionParser:
 
     def _parse_for_end(self, opening: int, closing: str) -> int:
         if self.stream.peek() != closing:
-            raise self.stream.report_error(
-                _INVALID_FOR, "Extra characters after the end of the 'for' expression.", since=opening
-            )
+            detail = "Extra characters after the end of the 'for' expression."
+            raise self.stream.report_error(_INVALID_FOR, detail, since=opening)
         return self.stream.read_token()

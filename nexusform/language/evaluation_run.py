@@ -241,12 +241,11 @@ class TracingEvaluator(ExpressionRun):
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate as in any run, and record the trace."""
         outer, trace = self.current, EvaluationTrace(expression)
-        if self._is_building_notes:
-            pass  # a value for a message is no part of the expression
-        elif len(outer.parts) < MAX_TRACES:
-            outer.parts.append(trace)
-        else:
-            outer.omitted += 1
+        if not self._is_building_notes:  # a value for a message is no part of the expression
+            if len(outer.parts) < MAX_TRACES:
+                outer.parts.append(trace)
+            else:
+                outer.omitted += 1
         self.current = trace
         diagnostics, previous_count = self.diagnostics, len(self.diagnostics)
         try:
@@ -323,7 +322,7 @@ _NO_ELEMENT: Final = "The given key does not identify an element in this collect
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:
-    """Return `value.name`, or the problem. Of an unknown value it is unknown, with its type if that is known."""
+    """Return `value.name`, or the problem. Of an unknown value it is unknown, with its type if known."""
     raw = value.raw
     if raw.__class__ is dict:
         member: Value | None = raw.get(name)
@@ -375,7 +374,7 @@ def _format_quoted_name_list(lead: str, names: list[str]) -> str:
 
 
 def get_element(value: Value, key: Value) -> Value | Problem:
-    """Return `value[key]`, or the problem. Of an unknown value it is unknown, with its type if that is known."""
+    """Return `value[key]`, or the problem. Of an unknown value it is unknown, with its type if known."""
     marks = value.marks | key.marks
     if value.raw is None:
         return Problem((), "attempt-to-index-null-value", "This value is null, so it does not have any indices.")
@@ -462,9 +461,8 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
     is_sensitive = bool(key.marks or value.marks)
     hint = "" if is_sensitive else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)
-    return Problem(
-        (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
-    )
+    detail = f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
+    return Problem((), "invalid-index", detail)
 
 
 class TracedExpression(Struct, frozen=True):

@@ -134,9 +134,8 @@ class ExpressionParser:
             first = stream.read_token()
             inner = self.parse_expression()
             if stream.peek() != ")":
-                raise stream.report_error(
-                    "unbalanced-parentheses", "Expected a closing parenthesis to terminate the expression.", since=first
-                )
+                detail = "Expected a closing parenthesis to terminate the expression."
+                raise stream.report_error("unbalanced-parentheses", detail, since=first)
             last = stream.read_token()
         finally:
             stream.skip_newlines = outer
@@ -157,9 +156,8 @@ class ExpressionParser:
                     value = Decimal(word)
                     if abs(value.adjusted()) <= _MAX_EXPONENT:
                         return syntax.Literal(value, span)
-        raise stream.report_error(
-            "invalid-number-literal", "Failed to recognize the value of this number literal.", index
-        )
+        detail = "Failed to recognize the value of this number literal."
+        raise stream.report_error("invalid-number-literal", detail, index)
 
     def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
         """Parse a keyword, a function call, or a traversal that starts with a name."""

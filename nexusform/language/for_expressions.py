@@ -86,7 +86,7 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Report a clause that can be no bool for any element, even without elements; other errors are not reported."""
+        """Report a clause without a bool for any element, even if there are no elements; ignore other errors."""
         if self.clause is None:
             return
         _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)

@@ -70,9 +70,8 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
     else:
         detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
     node_at_fault = node.arguments[-1]
-    run.report_problem(
-        "invalid-expanding-argument-value", detail, node_at_fault, node, function=format_signature(function)
-    )
+    signature = format_signature(function)
+    run.report_problem("invalid-expanding-argument-value", detail, node_at_fault, node, function=signature)
     return None
 
 
@@ -87,9 +86,9 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
         return False
     if count > expected and function.variadic is None:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
-        position = min(expected, len(node.arguments) - 1)  # the first one too many, or the expanded one
+        node_at_fault = node.arguments[min(expected, len(node.arguments) - 1)]  # the first surplus or the expanded one
         run.report_problem(
-            "too-many-function-arguments", detail, node.arguments[position], node, function=format_signature(function)
+            "too-many-function-arguments", detail, node_at_fault, node, function=format_signature(function)
         )
         return False
     return True

@@ -115,9 +115,10 @@ class _JsonReader:
         if self.group == _END:
             return self.build_error("The text ends where a JSON value is expected.")
         if self.group == _WORD:
-            return self.build_error(
+            detail = (
                 f'"{self.word}" is not a JSON value. The only words without quotation marks are true, false and null.'
             )
+            return self.build_error(detail)
         if self.word == '"':
             return self.build_error("This string has no closing quotation mark on its line.")
         if self.word == "'":
@@ -212,9 +213,8 @@ class _JsonReader:
             if code:
                 return chr(int(code, 16))
             if letter not in _SIMPLE:
-                raise MalformedJsonError(
-                    f'"\\{letter}" is not a JSON escape sequence.', begin + 1 + escape.start(), begin + 1 + escape.end()
-                )
+                detail = f'"\\{letter}" is not a JSON escape sequence.'
+                raise MalformedJsonError(detail, begin + 1 + escape.start(), begin + 1 + escape.end())
             return _SIMPLE[letter]
 
         decoded = _ESCAPE.sub(replace, self.word[1:-1])

@@ -122,7 +122,7 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of a dynamic block, except those to its iterator in `labels` and `content`.
 
-    The iterator has the name in the argument `iterator`, by default that of the block's `label`.
+    The iterator has the name in the argument `iterator`, by default the block's `label`.
     """
     iterator = label
     for attribute in body.attributes:
@@ -132,9 +132,8 @@ def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names)
     inner_names = bound_names | {iterator}
     for attribute in body.attributes:
         if attribute.name != "iterator":
-            yield from _list_unbound_traversals(
-                attribute.expression, bound_names if attribute.name == "for_each" else inner_names
-            )
+            names = bound_names if attribute.name == "for_each" else inner_names
+            yield from _list_unbound_traversals(attribute.expression, names)
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
             yield from _list_body_references(block.body, inner_names)

@@ -100,9 +100,8 @@ class TemplateParser:
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:
-            stream.add_problem(
-                "invalid-escape-sequence", problem, stream.positions.build_span(begin + first, begin + last)
-            )
+            span = stream.positions.build_span(begin + first, begin + last)
+            stream.add_problem("invalid-escape-sequence", problem, span)
 
         return decode_quoted_text(stream.tokens.text[begin:end], report_escape)
 
@@ -172,20 +171,19 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
-        """Read the closing brace, and return its index; `keyword` is that of a `%{ }` directive."""
+        """Read the closing brace, and return its index; `keyword` is the keyword of a `%{ }` directive."""
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:
             return stream.read_token()
         if keyword:
             detail = "Expected a closing brace to end the sequence, but found extra characters."
-            raise stream.report_error(
-                "extra-characters-in-marker", detail, since=first, headline=f"Extra characters in {keyword} marker"
-            )
+            headline = f"Extra characters in {keyword} marker"
+            raise stream.report_error("extra-characters-in-marker", detail, since=first, headline=headline)
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
-        """Report the token found in place of the brace that closes a `${`."""
+        """Report the token found in place of the closing brace of a `${`."""
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
@@ -285,9 +283,8 @@ class TemplateParser:
             if start.keyword == "for":
                 raise self._report_unexpected(end, "An else clause is not expected for a for directive.")
             if open_directive.then is not None:
-                raise self._report_unexpected(
-                    end, f"Already in the else clause for the if started at {describe_span(start.span)}."
-                )
+                detail = f"Already in the else clause for the if started at {describe_span(start.span)}."
+                raise self._report_unexpected(end, detail)
             open_directive.then, open_directive.parts = open_directive.parts, []  # further parts are those of `else`
             return
         if end.keyword != _ENDS[start.keyword]:
@@ -300,9 +297,8 @@ class TemplateParser:
         stack[-1].parts.append(_build_directive_expression(open_directive, start, end.span))
 
     def _report_unexpected(self, end: _Directive, detail: str) -> MalformedSyntaxError:
-        self.stream.add_problem(
-            "unexpected-directive", detail, end.span, headline=f"Unexpected {end.keyword} directive"
-        )
+        headline = f"Unexpected {end.keyword} directive"
+        self.stream.add_problem("unexpected-directive", detail, end.span, headline=headline)
         return MalformedSyntaxError()
 
 

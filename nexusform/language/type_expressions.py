@@ -187,9 +187,8 @@ class _TypeParser:
         if not (isinstance(expression, Call) and expression.name == "optional"):
             return self.parse_type(expression)
         if not 1 <= len(expression.arguments) <= 2 or expression.expand:
-            self._add_error(
-                "The optional modifier takes the attribute's type and, if you like, a default value.", expression
-            )
+            detail = "The optional modifier takes the attribute's type and, if you like, a default value."
+            self._add_error(detail, expression)
             return DYNAMIC
         optional.add(name)
         kind = self.parse_type(expression.arguments[0])

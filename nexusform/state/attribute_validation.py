@@ -73,6 +73,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
 
 
 def _build_attribute_check(attribute: AttributeSchema) -> _Check:
+    """Build the check of an attribute: its type, and for a primitive its choices or bounds."""
     check_type = _build_type_check(attribute.type)
     if attribute.type.__class__ is not PrimitiveType:
         return check_type
@@ -85,7 +86,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
         problem = next(check_type(value, path), None)
         if problem is not None:
             yield problem
-            return
+            return  # choices and bounds need the right type
         if attribute.choices and value not in attribute.choices:
             yield _build_wrong_type_problem(path, value, f"one of {choices}")
         elif attribute.minimum is not None:
@@ -106,6 +107,7 @@ def _build_block_check(block: NestedBlock) -> _Check:
 
 @lru_cache(maxsize=1024)
 def _build_type_check(value_type: Type) -> _Check:
+    """Build the check of all values of a type."""
     if value_type is DYNAMIC:
         return lambda _value, _path: iter(())
     if isinstance(value_type, PrimitiveType):
@@ -151,6 +153,8 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
 
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
+    """Build the check of a mapping; `rejects_null`: the check of an element also gets null, and reports it."""
+
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _build_wrong_type_problem(path, value, "an object")
@@ -175,6 +179,7 @@ def _build_list_check(element: _Check) -> _Check:
 
 
 def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
+    """Check a whole number, also one written as 2.0, and its bounds."""
     is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not is_whole or value < minimum:
         yield _build_wrong_type_problem(path, value, f"a whole number from {minimum}")
@@ -190,6 +195,7 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> I
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
+    """Build the problem of a value; the subject is the last name in its path."""
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
@@ -216,6 +222,7 @@ def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bo
 
 @lru_cache(maxsize=1024)
 def _build_body_annotation(schema: BlockSchema) -> _Annotation:
+    """Build the type of a body for msgspec, no wider than its check; so for attributes and types below."""
     annotations: dict[str, _Annotation] = {}
     for name, attribute in schema.attributes.items():
         annotation = _build_attribute_annotation(attribute)
@@ -232,6 +239,7 @@ def _build_body_annotation(schema: BlockSchema) -> _Annotation:
 
 
 def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
+    """Build the type of a non-null attribute, with its choices or bounds."""
     if attribute.type.__class__ is PrimitiveType:
         if attribute.choices:
             return Literal[attribute.choices]

@@ -110,12 +110,9 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
     """Build the document of a state: one entry for each resource, in order of addresses, with all of its instances."""
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in state.instances:
-        group = (address.module, address.mode, address.type, address.name)
-        if group in groups:
-            groups[group].append(address)
-        else:
-            groups[group] = [address]
+        groups.setdefault((address.module, address.mode, address.type, address.name), []).append(address)
     resources = []
+    # The last part of the order is the instance key.
     for addresses in sorted(groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]):
         first = addresses[0]
         entry: dict[str, Any] = {"module": format_module(first.module)} if first.module else {}
@@ -150,15 +147,13 @@ def build_output_members(output: OutputState) -> dict[str, Any]:
 
 
 def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
+    """Build the entries of an instance: its current object, then the deposed ones by key."""
     head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
         entries.append(build_object(head | build_object_members(instance.current)))
-    if instance.deposed:
-        entries += [
-            build_object(head | {"deposed": key} | build_object_members(instance.deposed[key]))
-            for key in sorted(instance.deposed)
-        ]
+    for key, deposed in sorted(instance.deposed.items()):
+        entries.append(build_object(head | {"deposed": key} | build_object_members(deposed)))
     return entries
 
 
@@ -167,7 +162,7 @@ def decode_state(
 ) -> tuple[State | None, list[Diagnostic]]:
     """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages.
 
-    With `schemas` (by resource type) the attributes of resources are validated too.
+    With `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
     """
     with pause_garbage_collection():
         try:
@@ -185,7 +180,7 @@ def decode_state(
             )
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
-        is_ours = state is not None or problems[0].id == INVALID
+        is_ours = state is not None or problems[0].id == INVALID  # else it is another document, or a newer version
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
     if not duplicate_keys:
         return state, problems
@@ -258,6 +253,7 @@ def _format_remedy(name: str) -> str:
 
 
 def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
+    """Build diagnostics at the lines of the first problems, and one with the number of the others."""
     from nexusform.language.syntax.scanner import CharacterPositions
 
     text = json_codec.decode_text_for_display(data)
@@ -295,7 +291,7 @@ class _StateReader:
         self._highest = 0
 
     def read_state(self, document: dict[str, Any]) -> State | None:
-        """Return the whole state; None if there are errors."""
+        """Return the whole state; None if there are errors (then in `problems`)."""
         check_members(document, _DOCUMENT_RULES, (), self.problems)
         entries = document.get("outputs", {})
         outputs = {}
@@ -325,12 +321,14 @@ class _StateReader:
         )
 
     def _build_instances(self) -> dict[Address, InstanceState]:
+        """Combine the objects read so far; an instance may have deposed objects alone."""
         instances = {address: InstanceState(current) for address, current in self._objects.items()}
         for address, deposed in self._deposed.items():
             instances[address] = InstanceState(self._objects.get(address), deposed)
         return instances
 
     def _add_resource_objects(self, entry: Any, path: Path) -> None:
+        """Add the objects of one resource; the members of all of its instances are checked even after an error."""
         is_valid = check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not is_object(entry) or not is_list(entry.get("instances")):
             return
@@ -345,6 +343,7 @@ class _StateReader:
             self._add_object(address, instance, (*instances_path, index), has_many=has_many)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path, *, has_many: bool) -> None:
+        """Add a current or deposed object; report invalid attributes and a second object in its place."""
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):
@@ -364,6 +363,7 @@ class _StateReader:
         deposed[key] = object_state
 
     def _parse_module(self, text: Any, path: Path) -> ModulePath | None:
+        """Parse the address of a module instance, "" for the root module; None after an error."""
         if text == "":
             return ()
         if not is_text(text):
@@ -376,10 +376,9 @@ class _StateReader:
         except AddressProblem as problem:
             self.problems.append(build_invalid_member_problem(path, str(problem)))
             return None
-        if pattern.type:
-            self.problems.append(
-                build_invalid_member_problem(path, f'"{text}" is not the address of a module instance.')
-            )
+        if pattern.type:  # the address of a resource
+            message = f'"{text}" is not the address of a module instance.'
+            self.problems.append(build_invalid_member_problem(path, message))
             return None
         self._modules[text] = pattern.module
         return pattern.module

@@ -129,7 +129,7 @@ def _truncate_quoted_text(text: str) -> str:
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
-    """Format the offset as `+hh:mm` or `+hhmm`, and no offset as `utc` unless that is empty."""
+    """Format the offset as `+hh:mm` or `+hhmm`, and no offset as `utc` unless `utc` is empty."""
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)

@@ -175,7 +175,7 @@ def _has_element(sequence: Value, value: Value) -> Value:
 
 
 def _compute_length(value: Value) -> Value:
-    """Return the number of elements, attributes or characters; bounds for a value whose number is not certain."""
+    """Return the number of elements, attributes or characters; bounds of an uncertain number."""
     value_type, raw = value.type, value.raw
     if isinstance(value_type, TupleType):
         return Value(NUMBER, len(value_type.elements))

@@ -239,9 +239,8 @@ _CODECS: Final = _build_codec_table()
 def _find_codec(name: str) -> str:
     codec = _CODECS.get(name.lower())
     if codec is None:
-        raise FunctionProblem(
-            f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform', 1
-        )
+        message = f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform'
+        raise FunctionProblem(message, 1)
     return codec
 
 
@@ -274,7 +273,7 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
-    """Evaluate `jsonencode`; of a value that is not wholly known only the first character may be known."""
+    """Evaluate `jsonencode`; of a value with unknown parts only the first character may be known."""
     if value.is_wholly_known:
         return Value(STRING, render_json(value))
     prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""

@@ -150,7 +150,7 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
 
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
-    """Pad a text to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
+    """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text

@@ -120,9 +120,8 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
         first = -(-next_address // size) * size  # rounded up to a multiple of the size
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""
-            raise FunctionProblem(
-                f"not enough remaining address space for a subnet with a prefix of {length} bits{after}", position
-            )
+            message = f"not enough remaining address space for a subnet with a prefix of {length} bits{after}"
+            raise FunctionProblem(message, position)
         subnets.append(Value(STRING, _format_network(network, first, length)))
         next_address = first + size
     return Value(ListType(STRING), tuple(subnets))

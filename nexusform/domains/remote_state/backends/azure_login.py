@@ -28,7 +28,10 @@ _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
 
 def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
-    """Return the `credential` for azure-storage-blob. Raises BackendProblem."""
+    """Return the `credential` for azure-storage-blob: a key, else a SAS token, else an identity.
+
+    Raises BackendProblem.
+    """
     key = _get_setting(settings, "access_key", "ARM_ACCESS_KEY")
     if key:
         from azure.core.credentials import AzureNamedKeyCredential
@@ -98,9 +101,10 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
     url = read_variable("ACTIONS_ID_TOKEN_REQUEST_URL")
     bearer = read_variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
     if not url or not bearer:
-        raise BackendProblem(
+        detail = (
             "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`."
         )
+        raise BackendProblem(detail)
     return _request_token(url, bearer)
 
 
@@ -119,7 +123,7 @@ def _request_token(url: str, bearer: str) -> str:
     try:
         token = parse_json(answer.content)["value"]
     except (ValueError, LookupError, TypeError):
-        token = None
+        token = None  # reported below
     if not token or not isinstance(token, str):
         raise BackendProblem(f"{message}: the answer has no token.")
     return token
@@ -130,6 +134,7 @@ def _get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:
 
 
 def _get_boolean_setting(settings: Mapping[str, Any], name: str, variable: str) -> bool:
+    """Return a setting, by default from a variable of the environment ("1" or "true")."""
     value = settings.get(name)
     if value is None:
         return read_variable(variable).lower() in ("1", "true")

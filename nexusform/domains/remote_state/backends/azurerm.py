@@ -166,7 +166,7 @@ class AzureBackend(LineJournalBackend):
                     raise
                 return None
         if properties.lease.state != "leased":
-            return None
+            return None  # expired or broken
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
@@ -237,7 +237,7 @@ class AzureBackend(LineJournalBackend):
         try:
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
         except ResourceNotFoundError:
-            with suppress(ResourceExistsError):  # another process was faster; the lease decides
+            with suppress(ResourceExistsError):  # another process has created it; the lease decides
                 self._blob.upload_blob(b"", overwrite=False)
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
 
@@ -337,6 +337,7 @@ class _BlobJournal:
         return self._container.get_blob_client(name)
 
     def _write_lines(self, lines: list[bytes]) -> None:
+        """Append lines in blocks; a holder without its lease must not continue."""
         self._check_lease()
         data = b"\n".join([*lines, b""])
         for start in range(0, len(data), _MAX_BLOCK_BYTES):
@@ -356,13 +357,13 @@ class _BlobJournal:
             if _get_error_code(refusal) != "AppendPositionConditionNotMet":
                 raise
             download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
-            if bytes(download.readall()) != data:
+            if bytes(download.readall()) != data:  # else it is our own earlier attempt
                 raise
         self._position += len(data)
         self._blocks += 1
 
     def _open_journal_blob(self, *, creates_next: bool = False) -> None:
-        """Open the last blob at its end, or create the next one."""
+        """Open the last blob at its end; create the next one with `creates_next`, or if there is none."""
         from azure.core import MatchConditions
 
         names = self._list_names()

@@ -102,7 +102,7 @@ class HttpBackend:
             self._add_to_workspace_index()
             return
         address = self._workspace_service.address
-        if self._lock_id:
+        if self._lock_id:  # as Terraform: the server checks it
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
@@ -173,7 +173,7 @@ class HttpBackend:
         self._send_unlock(holder)
 
     def read_lock(self) -> LockInfo | None:
-        """Return the lock holder. The protocol has no query: the lock is acquired as a test."""
+        """Return the lock holder, None without one. The protocol has no query: acquire the lock as a test."""
         address = self._workspace_service.lock_address
         if not address:
             return None
@@ -213,9 +213,8 @@ class HttpBackend:
 
     def remove(self) -> None:
         """Delete state and journal."""
-        self._send_request(
-            "DELETE", self._workspace_service.address, "delete the workspace", accepted=_MISSING_STATUSES
-        )
+        address = self._workspace_service.address
+        self._send_request("DELETE", address, "delete the workspace", accepted=_MISSING_STATUSES)
         self._journal.remove()
 
     def _verify_lock_is_held(self, seconds: float) -> None:
@@ -224,9 +223,10 @@ class HttpBackend:
             return
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
-            raise BackendProblem(
+            detail = (
                 f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
             )
+            raise BackendProblem(detail)
         self._checked_at = locks.read_monotonic_clock()
 
     def _send_unlock(self, info: LockInfo) -> None:
@@ -253,6 +253,7 @@ class HttpBackend:
         return None if answer.status in _MISSING_STATUSES or answer.is_empty else answer.content
 
     def _add_to_workspace_index(self) -> None:
+        """Add this workspace to the list of workspaces; the default one is never in it."""
         if self._workspace == DEFAULT_WORKSPACE:
             return
         names = self._read_workspace_index()
@@ -274,7 +275,10 @@ class HttpBackend:
         headers: Mapping[str, str] | None = None,
         accepted: frozenset[int] = frozenset(),
     ) -> WebResponse:
-        """Return a complete response. Raises BackendProblem for a status neither 2xx nor accepted."""
+        """Return a complete response; temporary failures are retried. Raises BackendProblem.
+
+        Statuses other than 2xx are failures unless `accepted`.
+        """
         service = self._workspace_service
         login = {}
         if service.username:
