@@ -163,6 +163,7 @@ class OverwriteGuardBackend:
             ) from problem
 
     def _append_journal_records(self, records: Sequence[bytes]) -> None:
+        """Append records at once if the backend can, else one by one."""
         if isinstance(self.inner, BatchJournalBackend):
             self.inner.append_all(records)
             return

@@ -107,6 +107,7 @@ class LocalLockFile:
             raise BackendProblem(detail)
 
     def _read_lock_file(self) -> bytes | None:
+        """Return the content of the lock file; None without one, b"" for anything else at its path."""
         with convert_os_errors("read the lock file", self._path):
             try:
                 return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
@@ -169,6 +170,7 @@ class LocalLockFile:
             os.close(descriptor)
 
     def _open_existing(self) -> int:
+        """Open the lock file, for writing if permitted: NFS requires it for a flock."""
         try:
             return open_regular_file(self._path, os.O_RDWR, follow=False)
         except PermissionError:  # the file of another user
@@ -181,6 +183,7 @@ class LocalLockFile:
             return False
 
     def _remove_lock_file(self) -> None:
+        """Remove the lock file, also an empty directory at its path."""
         with convert_os_errors("remove the lock file", self._path), suppress(FileNotFoundError):
             if self._path.is_dir() and not self._path.is_symlink():
                 self._path.rmdir()
@@ -188,6 +191,7 @@ class LocalLockFile:
                 self._path.unlink()
 
     def _release_file_lock(self) -> None:
+        """Release the flock, and remove directories created only for the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

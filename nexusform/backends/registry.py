@@ -124,9 +124,8 @@ def require_backend_package(backend: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise BackendProblem(
-            f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
-        ) from None
+        detail = f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
+        raise BackendProblem(detail) from None
 
 
 # In listing order: a line each here, or in domain_table.py.

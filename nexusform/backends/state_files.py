@@ -127,9 +127,8 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
     try:
         yield
     except NotRegularFile:
-        raise BackendProblem(
-            f'"{path}" is not a regular file. State, journals and locks must be regular files.'
-        ) from None
+        detail = f'"{path}" is not a regular file. State, journals and locks must be regular files.'
+        raise BackendProblem(detail) from None
     except FileTooLarge as problem:
         raise registry.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:

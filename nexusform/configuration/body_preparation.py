@@ -118,10 +118,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments of the body, in the schema's order.
-
-    Report missing required ones, set to UNKNOWN in `template`, and configured ones decided by nexusform.
-    """
+    """Collect the configured arguments in the schema's order; report missing and computed ones."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

@@ -140,6 +140,7 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
 
 
 def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
+    """Convert a JSON body to a native one by its schema, without a check of required arguments."""
     if isinstance(body, Body):
         return body
     parts, new_problems = decode_body(
@@ -150,10 +151,7 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Merge a body with that of an override file.
-
-    Arguments replace arguments; the blocks of a type replace all of this type, but `lifecycle` is itself merged.
-    """
+    """Merge a body with its override: single arguments, all blocks of a type; `lifecycle` itself is merged."""
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}

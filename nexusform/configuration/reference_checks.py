@@ -294,12 +294,14 @@ class _ReferenceChecker:
             yield from _check_attributes(compute_implied_type(schema), steps[1:] if key else steps, traversal)
 
     def _find_block(self, mode: Mode, kind: str, name: str, scope: ReferenceScope) -> ResourceBlock | None:
+        """Find a resource or data block of the module, or the data block of the check around the reference."""
         check_data = scope.check_data
         if check_data is not None and (mode, kind, name) == ("data", check_data.type, check_data.name):
             return check_data  # visible only inside its `check` block
         return self.module.resources.get((mode, kind, name))
 
     def _build_missing_name_error(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
+        """Build the error about a resource type without a name: often an unknown word, or a text without quotes."""
         if mode == "managed" and kind in _FOREIGN_LITERALS:
             detail = f'"{kind}" is not a valid name here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
@@ -316,6 +318,7 @@ class _ReferenceChecker:
         return build_error("invalid-reference", detail, traversal.span)
 
     def _build_undeclared_resource_error(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+        """Build the error about an undeclared resource, with the one of the other mode or a similar name as a hint."""
         detail = f'A {mode} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
         other_mode = OTHER_MODES[mode]
         if (other_mode, kind, name) in self.module.resources:

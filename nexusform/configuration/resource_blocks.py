@@ -322,6 +322,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
 
 
 def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
+    """Decode the condition blocks of one type; without any block their decoder is not imported."""
     if not blocks:
         return ()
     from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use

@@ -43,10 +43,7 @@ _LIMITS_SCHEMA = BodySchema(attributes=dict.fromkeys((*NAMES, *FIXED_LIMITS), Fa
 def decode_settings(
     blocks: Sequence[Block], overrides: Sequence[Block], problems: list[Diagnostic], *, is_root: bool
 ) -> Settings:
-    """Decode the settings of all `nexusform` blocks of a module; those of override files win.
-
-    Outside the root module they have no effect: return the defaults, and warn of the important ones.
-    """
+    """Decode the settings of a module, override files last; outside the root module warn, and return the defaults."""
     settings = Settings()
     for group, is_override in ((blocks, False), (overrides, True)):
         for block in group:
@@ -264,16 +261,13 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
 def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
-    """Decode the method of a `state`, `plan` or data source block; None without a valid method.
-
-    Fallbacks are nested in each other: the innermost is tried last.
-    """
+    """Decode the method of a `state`, `plan` or data source block, with fallbacks; None without a valid method."""
     parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)
     fallbacks: list[MethodName] = []
     nested_blocks = parts.blocks
-    while nested_blocks:
+    while nested_blocks:  # each fallback is nested in the one before it
         fallback = unpack_result(decode_body(nested_blocks[0].body, _FALLBACK_SCHEMA), problems)
         name = _decode_method_reference(fallback.attributes.get("method"), methods, problems)
         if name is not None:

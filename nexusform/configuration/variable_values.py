@@ -192,10 +192,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the value of a variable and its origin; the default replaces a null if the variable is not nullable.
-
-    Without a valid value return an unknown one, after an error.
-    """
+    """Return the variable's value and origin: assigned, else the default, else unknown after an error."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -208,7 +205,7 @@ def _resolve_variable(
         problems.extend(
             _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems
         )
-        if not has_errors(new_problems) and value.is_null and not variable.nullable:
+        if not has_errors(new_problems) and value.is_null and not variable.nullable:  # the default replaces null
             value, origin = variable.default, VariableValueSource(DEFAULT, variable.span)
             if value is None:
                 detail = (

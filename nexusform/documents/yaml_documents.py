@@ -14,6 +14,7 @@ from math import inf, isinf
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 
@@ -237,9 +238,7 @@ class _DocumentReader:
                 self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
             items[key] = data
             # The entry has the position of its key; its parts keep their own.
-            position.children[key] = TextPosition(
-                key_position.line, key_position.column, value_position.children, value_position.source_text
-            )
+            position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
         for source, source_position in merged_sources:
             for key, data in source.items():
                 if key not in items:
@@ -534,6 +533,7 @@ class _JsonListReader:
         return value
 
     def _require_and_skip_character(self, sign: str) -> None:
+        """Read one character and the blanks after it. Raises _UnsupportedJson for another one."""
         if self.text[self.offset] != sign:
             raise _UnsupportedJson
         self.offset += 1

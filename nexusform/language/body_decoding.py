@@ -7,7 +7,7 @@ are returned, together with the decodable parts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -108,6 +108,7 @@ def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, sy
 
 
 def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
+    """Build the error about an unknown argument: it may be a word of another tool, a block, or misspelled."""
     name = attribute.name
     if advice := schema.advise(name):
         hint = f" {advice}"
@@ -124,6 +125,7 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
+    """Build the error about an unknown block: it may be a word of another tool, an argument, or misspelled."""
     name = block.type
     if advice := schema.advise(name):
         hint = f" {advice}"
@@ -302,9 +304,8 @@ def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
     return value.items if isinstance(value, syntax.JsonArray) else (value,)
 
 
-def _check_required_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
-    """Report every missing required argument."""
-    present = set(names)
+def _check_required_arguments(schema: BodySchema, present: Collection[str], span: Span) -> list[Diagnostic]:
+    """Build an error for every required argument of the schema without a name in `present`."""
     return [
         build_error(
             "missing-required-argument", f'The argument "{name}" is required, but no definition was found.', span

@@ -77,6 +77,7 @@ def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[Valu
 
 
 def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
+    """Return the value of a literal; unknown, after a diagnostic, for a number with too many digits."""
     value = node.value
     if value.__class__ is bool:
         return build_boolean(value)

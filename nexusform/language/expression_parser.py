@@ -128,6 +128,7 @@ class ExpressionParser:
         raise stream.report_error(diagnostic_id, f"Expected the start of an expression, but found {token}.")
 
     def _parse_parentheses(self) -> syntax.Expression:
+        """Parse `( expression )`; newlines are ignored inside."""
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
@@ -298,10 +299,7 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]`. Return the new source and the steps after it so far.
-
-        A constant key is one more step; any other key makes an Index of everything before it.
-        """
+        """Parse `[key]` or `[*]`. Return the new source and the steps after it; a constant key is one more step."""
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

@@ -158,14 +158,13 @@ def _find_template_end(tokens: list[_Token], index: int) -> int | None:
             return None
         nesting += token.depth_change
         if nesting == 0:
-            is_wrapper = (
-                token.text == "}" and position + 1 < len(tokens) and tokens[position + 1].kind == scanner.CLOSE_QUOTE
-            )
-            return position + 1 if is_wrapper else None
+            following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
+            return position + 1 if token.text == "}" and following == scanner.CLOSE_QUOTE else None
     return None
 
 
 def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
+    """Split tokens at their newlines; the last line may have none."""
     lines: list[_Line] = []
     current: list[_Token] = []
     for token in tokens:

@@ -126,6 +126,7 @@ class _JsonReader:
         return self.build_error("A JSON value is expected here: an object, array, string, number, true, false or null.")
 
     def _parse_object(self) -> syntax.JsonObject:
+        """Parse an object from its opening brace on. Raises MalformedJsonError."""
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
         self._parse_plain_members(properties)

@@ -156,10 +156,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return the value converted for the operator, and the diagnostics of its evaluation (not yet reported).
-
-    A wrong type is reported at once: it is an error even if the other operand decides the result.
-    """
+    """Return the converted value and the unreported diagnostics of its evaluation; a wrong type is reported at once."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)
     if required is None or value.type is required:

@@ -303,6 +303,7 @@ class TemplateParser:
 
 
 def _build_directive_expression(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:
+    """Build the expression of a complete `%{ if }` or `%{ for }`."""
     assert start.expression is not None
     span = start.span.extend_to(end)
     if start.keyword == "for":

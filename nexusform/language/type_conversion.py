@@ -97,6 +97,7 @@ def _convert_string_to_number(raw: str) -> Any:
 
 
 def _convert_string_to_bool(raw: str) -> bool:
+    """Convert "true", "1", "false" or "0". Raises ConversionProblem."""
     if raw in {"true", "1"}:
         return True
     if raw in {"false", "0"}:
@@ -136,10 +137,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
 ) -> tuple[Type, list[Value]]:
-    """Convert every part to the element type, or all to their common type if it is open.
-
-    Return the type of the elements and the elements. `kind` is the word for the target in messages.
-    """
+    """Convert every part to the element type, or to a common one if it is open. Return this type and the parts."""
     element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also for a collection without elements
@@ -159,6 +157,7 @@ def _convert_and_unify_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
+    """Convert a sequence or set; the order of a set with unknown elements is unknown."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         # Its order and length are unknown, except for bounds.
@@ -179,6 +178,7 @@ def _convert_to_map(value: Value, target: MapType) -> Value:
 
 
 def _convert_to_tuple(value: Value, target: TupleType) -> Value:
+    """Convert a tuple of the same length. Raises ConversionProblem."""
     if not isinstance(value.type, TupleType):
         raise ConversionProblem((), "tuple required")
     length, required = len(value.raw), len(target.elements)
@@ -256,9 +256,8 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target
-        return ObjectType(
-            tuple([(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes])
-        )
+        attributes = [(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes]
+        return ObjectType(tuple(attributes))
     if isinstance(target, TupleType):
         if not isinstance(from_type, TupleType):
             return target

@@ -209,7 +209,6 @@ class _TypeParser:
             return convert_value(value, kind)
         except ConversionProblem as problem:
             detail = f"The default does not fit the type of its attribute: {describe_problem(problem)}."
-            self.diagnostics.append(
-                build_error("invalid-default-value-for-optional-attribute", detail, expression.span)
-            )
+            error = build_error("invalid-default-value-for-optional-attribute", detail, expression.span)
+            self.diagnostics.append(error)
             return None

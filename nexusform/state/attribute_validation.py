@@ -96,6 +96,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
+    """Build the check of all blocks of one type."""
     body = _build_body_check(block.schema)
     match block.nesting:
         case Nesting.SINGLE:
@@ -253,6 +254,7 @@ def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
 
 @lru_cache(maxsize=1024)
 def _build_type_annotation(value_type: Type) -> _Annotation:
+    """Build the type of non-null values; objects with a machine are left to the full validation."""
     if value_type is DYNAMIC:
         return Any
     if isinstance(value_type, PrimitiveType):

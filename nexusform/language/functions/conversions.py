@@ -58,6 +58,7 @@ def _convert_to_type(target: Type, value: Value) -> Value:
 
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
+    """Build a function that converts any value to one type."""
     parameter = build_any_parameter("v", "a value", allow_marked=True)
     return Function(
         name, description, (parameter,), target, partial(_convert_to_type, target), examples, may_be_null=True
@@ -126,7 +127,7 @@ def _is_sensitive(value: Value) -> Value:
 
 
 def _format_type_of_value(value: Value) -> Value:
-    # The type of an unknown value may still be open.
+    """Return the type of a value as text; unknown while the type of an unknown part is open."""
     if has_dynamic(value.type) and not value.is_wholly_known:
         return Value(STRING, UNKNOWN)
     return Value(STRING, format_type(value.type))

@@ -127,6 +127,7 @@ _INT64: Final = 1 << 63
 
 
 def _find_element_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of the element at an index; DYNAMIC for a tuple with an unknown index."""
     sequence, index = arguments
     sequence_type = sequence.type
     if not isinstance(sequence_type, (ListType, TupleType)):
@@ -138,6 +139,7 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
 
 
 def _find_element_at_position(sequence: Value, position: Value) -> Value:
+    """Return the element at an index; it wraps around at both ends. Raises FunctionProblem for an empty list."""
     _find_element_type([sequence, position])  # raises FunctionProblem unless it is a list or tuple
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
         raise FixedProblem("the index must be a whole number of at most 63 bits", 1)
@@ -148,6 +150,7 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
 
 
 def _find_index_of_value(sequence: Value, value: Value) -> Value:
+    """Return the index of the first equal element. Raises FunctionProblem without one."""
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("argument must be a list or tuple", 0)
     if not sequence.raw:
@@ -162,6 +165,7 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
 
 
 def _has_element(sequence: Value, value: Value) -> Value:
+    """Check whether an element is equal to a value; unknown if only an unknown element may be."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("argument must be list, tuple, or set")
     has_unknown = False

@@ -80,6 +80,7 @@ _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def _unquote_url(text: str) -> str:
+    """Decode percent escapes and plus signs. Raises FunctionProblem."""
     from urllib.parse import unquote_to_bytes
 
     invalid_escape = _BAD_ESCAPE.search(text)
@@ -252,9 +253,8 @@ def _encode_text(text: str, encoding: str) -> str:
         encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
         return encode_base64(encoded)
     except UnicodeError:
-        raise FunctionProblem(
-            f"the given string contains characters that cannot be represented in {encoding}", 0
-        ) from None
+        message = f"the given string contains characters that cannot be represented in {encoding}"
+        raise FunctionProblem(message, 0) from None
 
 
 def _decode_text(text: str, encoding: str) -> str:

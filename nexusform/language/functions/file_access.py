@@ -24,6 +24,7 @@ def _get_base_name(path: str) -> str:
 
 
 def _get_directory(path: str) -> str:
+    """Return a path without its last part: "." for a name alone."""
     head = path.rpartition("/")[0]
     if not head and path.startswith("/"):
         return "/"

@@ -144,9 +144,8 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
     try:
         return convert_value(argument, target).raw
     except ConversionProblem as problem:
-        raise FunctionProblem(
-            f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
-        ) from None
+        message = f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
+        raise FunctionProblem(message) from None
 
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
@@ -192,6 +191,7 @@ def _render_integer(verb: _FormatVerb, number: Any) -> str:
 
 
 def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
+    """Render a number as %f, %e or %g."""
     size = abs(number)
     places = _DEFAULT_PLACES if verb.precision is None else verb.precision
     if mode == "f":
@@ -269,10 +269,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int | None:
-    """Return the length of all lists (by argument position): 1 without lists, None if no length is known.
-
-    Raises FunctionProblem if two lengths differ.
-    """
+    """Return the length of all lists: 1 without lists, None if none is known. Raises FunctionProblem if they differ."""
     count = first_position = None
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
@@ -291,6 +288,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
 
 
 def _find_known_sequence_length(sequence: Value) -> int | None:
+    """Return the number of elements; None if it is unknown."""
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements)
     is_uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known  # equal elements are one

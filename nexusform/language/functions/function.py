@@ -215,11 +215,6 @@ def build_plain_function(
     def compute_value(*arguments: Value) -> Value:
         return Value(returns, compute(*[a.raw for a in arguments]))
 
-    return Function(
-        name,
-        description,
-        tuple([Parameter(n, t, d) for n, t, d in parameters]),
-        returns,
-        compute_value,
-        tuple([Example(c, r) for c, r in examples]),
-    )
+    parameter_records = tuple([Parameter(n, t, d) for n, t, d in parameters])
+    example_records = tuple([Example(c, r) for c, r in examples])
+    return Function(name, description, parameter_records, returns, compute_value, example_records)

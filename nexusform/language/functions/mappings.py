@@ -23,6 +23,7 @@ _STRINGS: Final = ListType(STRING)
 
 
 def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `keys`: a list for a map, a tuple for an object."""
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return _STRINGS
@@ -34,6 +35,7 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_keys(mapping: Value) -> Value:
+    """Return the sorted keys; those of an unknown object are known by its type."""
     kind = _find_keys_result_type([mapping])
     if isinstance(mapping.type, ObjectType):
         return Value(kind, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
@@ -156,6 +158,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
+    """Combine keys and values. Raises FunctionProblem for different numbers, or a null key."""
     kind = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
         return Value(kind, UNKNOWN)

@@ -50,6 +50,7 @@ def _require_whole_number(number: Any, name: str, position: int) -> int:
 
 
 def _compute_host_address(prefix: str, number: Any) -> str:
+    """Compute the address of a host number; an IPv4 address within IPv6 is displayed as IPv4."""
     network = _parse_network(prefix)
     host = _require_whole_number(number, "hostnum", 1)
     size = network.num_addresses

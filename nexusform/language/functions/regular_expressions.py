@@ -141,6 +141,7 @@ def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _find_first_match(pattern: Value, text: Value) -> Value:
+    """Return the first match. Raises FunctionProblem without one."""
     compiled_pattern = _compile_pattern_argument(pattern.raw)
     _find_capture_type(compiled_pattern)  # raises FunctionProblem for both named and unnamed groups
     first = next(_list_matches(compiled_pattern, text.raw), None)

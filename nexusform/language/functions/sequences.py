@@ -75,6 +75,7 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _join_lists(*arguments: Value) -> Value:
+    """Evaluate `concat`: a list with converted elements if there is a common type, else a tuple."""
     kind = _find_concat_result_type(arguments)
     items: list[Value] = []
     for argument in arguments:
@@ -85,6 +86,7 @@ def _join_lists(*arguments: Value) -> Value:
 
 
 def _remove_duplicates(sequence: Value) -> Value:
+    """Keep the first of equal elements; with unknown parts the result is unknown."""
     if not sequence.is_wholly_known:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
@@ -193,6 +195,7 @@ def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_reversed_list(sequence: Value) -> Value:
+    """Return the elements in reverse order; a set becomes a list."""
     result_type = _find_reverse_result_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         # The number of elements is kept; the positions of the unknown ones are open.
@@ -201,6 +204,7 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the list's own type, or the types of a tuple's elements between the indices."""
     sequence, start, end = arguments
     if isinstance(sequence.type, ListType):
         return sequence.type
@@ -212,6 +216,7 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
+    """Return the elements between two indices. Raises FunctionProblem for indices out of range."""
     if isinstance(sequence.type, SetType):
         raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
     if not isinstance(sequence.type, (ListType, TupleType)):
@@ -228,6 +233,7 @@ def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
 
 
 def _sort_strings(strings: Value) -> Value:
+    """Sort by code points. Raises FunctionProblem for null."""
     if strings.raw is UNKNOWN:
         known = get_refinement(strings)  # the length is kept, and the result is never null
         return add_refinement(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))

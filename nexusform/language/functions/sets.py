@@ -57,7 +57,7 @@ def _index_elements(operand: Value) -> dict[Any, Value]:
 
 
 def _compute_union(*sets: Value) -> Value:
-    # An unknown element removes none of the others.
+    """Combine the elements of all sets, unknown ones included: these remove none of the others."""
     kind = _find_common_type(sets)
     items: list[Value] = []
     for operand in sets:
@@ -78,6 +78,7 @@ def _find_product_factor_type(factor_type: Type, position: int) -> Type:
 
 
 def _find_product_type(arguments: Sequence[Value]) -> Type:
+    """Return a set of tuples if any factor is a set, else a list of tuples. Raises FunctionProblem."""
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
     parts = TupleType(tuple([_find_product_factor_type(a.type, i) for i, a in enumerate(arguments)]))
@@ -126,15 +127,9 @@ _ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _build_set_function(name: str, description: str, body: Callable[..., Value], *examples: Example) -> Function:
-    return Function(
-        name,
-        description,
-        (Parameter("first_set", _ANY_SET, "a set"),),
-        _find_common_type,
-        body,
-        examples,
-        Parameter("other_sets", _ANY_SET, "further sets"),
-    )
+    first_set = Parameter("first_set", _ANY_SET, "a set")
+    other_sets = Parameter("other_sets", _ANY_SET, "further sets")
+    return Function(name, description, (first_set,), _find_common_type, body, examples, variadic=other_sets)
 
 
 FUNCTIONS: Final = (

@@ -38,7 +38,8 @@ def split_clusters(text: str) -> list[str]:
 
 
 def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], str]:
-    # Character by character, so that the length never changes: `ß` has no single capital.
+    """Build a mapping of texts, by character: the length never changes, as `ß` has no single capital."""
+
     def change_text(text: str) -> str:
         if text.isascii():
             return change(text)
@@ -111,6 +112,7 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
 
 
 def _has_prefix(text: Value, prefix: Value) -> Value:
+    """Check for a prefix; of an unknown text a part of it may be known."""
     if text.raw is not UNKNOWN:
         return build_boolean(text.raw.startswith(prefix.raw))
     # The prefix of an unknown text may be known.

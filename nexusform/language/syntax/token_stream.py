@@ -118,9 +118,8 @@ class TokenStream(Struct):
         """Add a diagnostic and continue; a second one at the same span is omitted."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
             return
-        self.diagnostics.append(
-            build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
-        )
+        error = build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
+        self.diagnostics.append(error)
 
     def report_error(
         self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
@@ -258,6 +257,7 @@ class TokenStream(Struct):
         self._check_nesting_depth()
 
     def _check_nesting_depth(self) -> None:
+        """Raise MalformedSyntaxError, with a diagnostic, beyond the maximum depth."""
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",

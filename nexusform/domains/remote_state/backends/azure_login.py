@@ -28,10 +28,7 @@ _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
 
 def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
-    """Return the `credential` for azure-storage-blob: a key, else a SAS token, else an identity.
-
-    Raises BackendProblem.
-    """
+    """Return the credential: a key, else a SAS token, else an identity. Raises BackendProblem."""
     key = _get_setting(settings, "access_key", "ARM_ACCESS_KEY")
     if key:
         from azure.core.credentials import AzureNamedKeyCredential

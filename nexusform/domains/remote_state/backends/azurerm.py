@@ -265,6 +265,7 @@ class AzureBackend(LineJournalBackend):
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of Azure to BackendProblem; `operation` is a verb phrase: `read the lock`."""
         from azure.core.exceptions import AzureError
 
         try:

@@ -275,10 +275,7 @@ class HttpBackend:
         headers: Mapping[str, str] | None = None,
         accepted: frozenset[int] = frozenset(),
     ) -> WebResponse:
-        """Return a complete response; temporary failures are retried. Raises BackendProblem.
-
-        Statuses other than 2xx are failures unless `accepted`.
-        """
+        """Return a complete response, with retries. Raises BackendProblem for a status neither 2xx nor accepted."""
         service = self._workspace_service
         login = {}
         if service.username:

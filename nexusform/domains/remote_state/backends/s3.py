@@ -164,13 +164,9 @@ class S3Backend(LineJournalBackend):
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
+        max_bytes = self._objects.max_bytes
         return S3Backend(
-            self._client,
-            self._bucket,
-            self._base_key,
-            prefix=self._prefix,
-            workspace=name,
-            max_bytes=self._objects.max_bytes,
+            self._client, self._bucket, self._base_key, prefix=self._prefix, workspace=name, max_bytes=max_bytes
         )
 
     def delete_workspace(self, name: str) -> None:
@@ -352,7 +348,7 @@ def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
 
 
 def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
-    # A page without entries has no list.
+    """Collect the entries of all pages (an empty page has no list). Raises _IncompleteResponse."""
     entries: list[Mapping[str, Any]] = []
     for page in pages:
         if "Name" not in page:  # of the bucket; without it this is no list at all
