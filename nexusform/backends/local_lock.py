@@ -144,7 +144,7 @@ class LocalLockFile:
         return temporary_path, _write_lock_file(temporary_path, info)
 
     def _replace_dead_holder(self, info: LockInfo) -> list[str] | None:
-        """Replace a dead holder; None if the file changed meanwhile. May raise StateLocked, OSError."""
+        """Replace a dead holder and return a warning; None if the file changed meanwhile. May raise StateLocked."""
         try:
             descriptor = self._open_existing()
         except NotRegularFile:

@@ -400,7 +400,7 @@ class _Decoder:
             self.imports.append(import_block)
 
     def add_check_block(self, block: Block, location: BlockLocation) -> None:
-        """Read a `check` block."""
+        """Read a `check` block: one or more asserts, and at most one data block."""
         from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
 
         label = block.labels[0]
@@ -442,11 +442,12 @@ class _Decoder:
         path = (*self.path, header.name)
         files = self._load_called_module_files(header)
         if files is None:
-            return Module(path, "")
+            return Module(path, directory="")
         prefix = (*self.prefix, (location.file, block.span.start.byte))
-        child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
+        chain = (*self.chain, files.identity)
+        child = _Decoder(self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants))
         module = child.decode_module()[0]
-        if not child.has_syntax_errors:
+        if not child.has_syntax_errors:  # else variables may be missing
             # Report unknown, deprecated and missing inputs of a call.
             from nexusform.configuration.module_blocks import MODULE_SCHEMA
             from nexusform.configuration.value_blocks import build_deprecated_variable_warning

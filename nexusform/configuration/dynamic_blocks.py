@@ -203,7 +203,6 @@ def evaluate_label(expression: Expression, scope: Scope) -> tuple[str | None, li
     value, problems = evaluate_expression(expression, scope)
     if has_errors(problems) or not value.is_known:
         return None, problems
-    reason = ""
     if value.is_null:
         reason = "Cannot use a null value as a dynamic block label."
     elif value.marks:

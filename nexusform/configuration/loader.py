@@ -167,8 +167,8 @@ def read_given_variables(
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return each variable's value and origin as `read_root_variables`, with warnings of unread values of Terraform."""
     problems: list[Diagnostic] = []
-    automatic = list_automatic_variable_files(directory)
-    options = (*(("var-file", path) for path in automatic), *var_options)
+    automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
+    options = (*automatic_options, *var_options)
     assignments = parse_environment_variables(environment)
     # The last assignment of a variable counts.
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
@@ -567,7 +567,7 @@ def _suggest_nexusform_file_name(name: str, endings: Mapping[str, str]) -> str:
     """Return the name with our ending in place of another tool's; "" without such an ending."""
     if name.startswith("."):
         return ""  # hidden files are never read
-    for ending, new_ending in endings.items():
+    for ending, new_ending in endings.items():  # the longer of two matching endings is first
         if name.endswith(ending):
             return name.removesuffix(ending) + new_ending
     return ""

@@ -124,7 +124,7 @@ def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnost
 
 def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
     """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
-    parts: list[str | tuple[Key]] = [traversal.root.name]
+    parts: list[str | tuple[Key]] = [traversal.root.name]  # names, and keys as tuples of one item
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):
             parts.append(step.name)
@@ -133,8 +133,8 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
         else:
             problems.append(_build_invalid_address_error(traversal, "an instance key is a whole number or a string"))
             return None
-    module, count = _split_module_steps(parts)
-    remaining_parts = parts[count:]
+    module, module_part_count = _split_module_steps(parts)
+    remaining_parts = parts[module_part_count:]
     if not remaining_parts and module:
         return AddressPattern(module)  # without a type: the address of a module
     mode: Mode = "managed"

@@ -170,7 +170,7 @@ def write_file_atomically(
     temporary = _build_temporary_path(path)
     if durable:  # caches need no durability, and their folders take long to scan
         _remove_abandoned_temporary_files(path)
-    old_file: Path | None = None
+    old_file: Path | None = None  # a temporary second name of the earlier file
     try:
         descriptor = create_file(temporary, mode)
         try:
@@ -262,7 +262,7 @@ def _copy_file_mode(old: Path, new: Path) -> None:
 def _link_old_file(path: Path, backup: Path) -> Path | None:
     """Create a temporary name for the file next to its backup; None if there is nothing to keep."""
     if path.is_symlink() or not path.exists():
-        return None
+        return None  # only the link is replaced, not its target
     temporary = _build_temporary_path(backup)
     try:
         temporary.hardlink_to(path)

@@ -114,7 +114,7 @@ def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
             refinements.append((path, _convert_bounds(refinement, convert_number)))
-    elif not value.is_wholly_known and not isinstance(value.type, SetType):
+    elif not value.is_wholly_known and not isinstance(value.type, SetType):  # elements of a set have no path
         for step, part in _iterate_parts(value):
             _collect_refinements_of_unknowns(part, (*path, step), refinements)
 

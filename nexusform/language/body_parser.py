@@ -246,15 +246,15 @@ class BodyParser:
                 f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
                 f'it (as "{mark}{mark}") to escape it.'
             )
-            raise stream.report_error("invalid-string-literal", detail, index, first)
+            raise stream.report_error("invalid-string-literal", detail, index, since=first)
         detail = "Unable to find the closing quote mark before the end of the file."
-        raise stream.report_error("unterminated-string-literal", detail, index, first)
+        raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
         """Parse the body after an opening brace. Return it, and the index of its closing brace."""
         stream = self.stream
         items = _BodyItems()
-        problems = len(stream.diagnostics)
+        previous_count = len(stream.diagnostics)
         if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
             self._parse_items(items)
         else:
@@ -263,7 +263,7 @@ class BodyParser:
             closing = stream.read_token()
         else:
             closing = stream.index
-            if len(stream.diagnostics) == problems:  # else one of them explains the missing brace
+            if len(stream.diagnostics) == previous_count:  # else a new one explains the missing brace
                 stream.add_problem(
                     "unclosed-configuration-block",
                     _UNCLOSED,

@@ -106,7 +106,7 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
         return DYNAMIC_UNKNOWN
     outcome = get_element(collection, key)
     if isinstance(outcome, Problem):
-        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection
+        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection  # else the collection is null
         return run.report_problem(outcome.id, outcome.detail, node_at_fault, node)
     return outcome
 

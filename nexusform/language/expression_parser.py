@@ -215,7 +215,7 @@ class ExpressionParser:
                     detail = (
                         "An expanded function argument (with ...) must be immediately followed by closing parentheses."
                     )
-                    raise stream.report_error("missing-closing-parenthesis", detail, mark, first)
+                    raise stream.report_error("missing-closing-parenthesis", detail, mark, since=first)
                 return tuple(arguments), True
             if following == ",":
                 stream.read_token()
@@ -275,7 +275,7 @@ class ExpressionParser:
                     "When using the legacy index syntax, chaining two indexes together is not permitted. "
                     f"Use the proper index syntax instead, like [{first}][{second}]."
                 )
-                raise stream.report_error("invalid-legacy-index-syntax", detail, index, dot)
+                raise stream.report_error("invalid-legacy-index-syntax", detail, index, since=dot)
             return syntax.TraverseAttribute(word, stream.build_span(dot, index))
         if kind == "*":
             detail = "A splat expression (*) cannot be used inside another attribute-only splat expression."

@@ -149,7 +149,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
-    """Evaluate `[for k, v in c : value if condition]` to a tuple."""
+    """Evaluate `[for k, v in c : value if x]` to a tuple; unknown if `c` or any `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -163,7 +163,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
-    """Evaluate `{for k, v in c : key => value}` to an object; with `...` to a tuple for every key."""
+    """Evaluate `{for k, v in c : key => value}` to an object, with `...` to a tuple for every key, possibly unknown."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)

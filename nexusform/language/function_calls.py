@@ -41,9 +41,9 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         run.diagnostics += problems
         if target is None or run.has_failed_since(before):
             return DYNAMIC_UNKNOWN
-        typed = replace(
-            function, parameters=function.parameters[:1], returns=target, body=partial(function.body, target)
-        )
+        # The type is part of the function instead of an argument.
+        body = partial(function.body, target)
+        typed = replace(function, parameters=function.parameters[:1], returns=target, body=body)
         return _invoke_function(node, typed, [value], [node.arguments[0]], run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)

@@ -77,7 +77,7 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     """Evaluate `%{ if }` to the text of one of the branches; errors of the other are ignored."""
     condition = evaluate_condition(node.condition, run, node)
-    if condition is None:
+    if condition is None:  # reported as invalid
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
     branches = [run.run_separately(join_parts, branch, run, node) for branch in (node.then, node.otherwise)]
@@ -102,7 +102,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
             node,
         )
     condition = evaluate_condition(node.condition, run, node)
-    if condition is None:
+    if condition is None:  # reported as invalid
         return Value(kind, UNKNOWN)
     # Of both branches, so that they are independent of when the condition becomes known.
     marks = condition.marks | then.marks | otherwise.marks

@@ -137,12 +137,9 @@ class TemplateParser:
                 if heredoc:
                     marker = tokens.get_text(first).lstrip("<-").strip()
                     end_hint = f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
-                raise stream.report_error(
-                    "unterminated-template-string",
-                    f"No closing marker was found for the string.{end_hint}",
-                    first if heredoc else index,
-                    first,
-                )
+                detail = f"No closing marker was found for the string.{end_hint}"
+                index_at_fault = first if heredoc else index
+                raise stream.report_error("unterminated-template-string", detail, index_at_fault, since=first)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
         """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""
@@ -218,7 +215,7 @@ class TemplateParser:
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
             detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'
-            raise stream.report_error("invalid-template-control-keyword", detail, index, first)
+            raise stream.report_error("invalid-template-control-keyword", detail, index, since=first)
         directive = _Directive(keyword, stream.build_span(first, index))
         if keyword == "if":
             directive.expression = self.parse_expression()

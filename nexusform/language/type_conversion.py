@@ -251,8 +251,10 @@ def remove_optional_attributes(target: Type) -> Type:
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
     """Return `target` with its open parts taken from the type of the value, if possible."""
-    if target is DYNAMIC or from_type is DYNAMIC or not has_dynamic(target):
-        return from_type if target is DYNAMIC else target
+    if target is DYNAMIC:
+        return from_type
+    if from_type is DYNAMIC or not has_dynamic(target):
+        return target
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target

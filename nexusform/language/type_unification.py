@@ -34,7 +34,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         return distinct[0] if distinct else DYNAMIC
     kinds = {candidate.__class__ for candidate in distinct}
     if kinds == {PrimitiveType}:
-        return STRING if STRING in distinct else None
+        return STRING if STRING in distinct else None  # a number and a bool have no common type
     if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
         return _unify_structures(distinct)
     if kinds <= {ObjectType, MapType}:

@@ -102,6 +102,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
                 duplicates[key] = None
             known_keys.add(key)
 
+    # Only keys matter: numbers are not converted.
     json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
     return list(duplicates)
 

@@ -223,7 +223,7 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
         return _build_foreign_document_error(name, f'{format_text}; expected "{FORMAT}".')
-    if "kind" not in document:
+    if "kind" not in document:  # written by a version before the first release
         return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
         return _build_foreign_document_error(name, f'Its "kind" is not "{KIND}".')
@@ -292,7 +292,7 @@ class _StateReader:
 
     def read_state(self, document: dict[str, Any]) -> State | None:
         """Return the whole state; None if there are errors (then in `problems`)."""
-        check_members(document, _DOCUMENT_RULES, (), self.problems)
+        check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
         entries = document.get("outputs", {})
         outputs = {}
         if is_object(entries):

@@ -155,7 +155,10 @@ class ApplyTracker:
         if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
             return None  # completed
         return UnfinishedApply(
-            tuple(self._parts), frozenset(self._completed_steps), self._has_ended, dict(self._running_operations)
+            parts=tuple(self._parts),
+            completed_steps=frozenset(self._completed_steps),
+            has_ended=self._has_ended,
+            running_operations=dict(self._running_operations),
         )
 
 
@@ -224,7 +227,7 @@ class StateDraft:
             self._tracker.restore_progress(record)
         elif isinstance(record, RunningOperation):
             self._tracker.start_operation(record.number, record.operation)
-        else:
+        else:  # ApplyEnd
             self._tracker.finish_apply()
             self._outputs = dict(record.outputs)
             self._check_results = record.check_results

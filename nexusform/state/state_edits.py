@@ -123,8 +123,8 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 
 def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances at their new addresses; dependencies on them are updated."""
-    names = dict(pairs)
-    instances = {names.get(address, address): instance for address, instance in state.instances.items()}
+    new_addresses = dict(pairs)
+    instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
     # Map every block with moved instances to the blocks with its former instances, itself included if some stay.
     moved_blocks = {str(old.config_address) for old, new in pairs if old.config_address != new.config_address}
     new_blocks: dict[str, set[str]] = {name: set() for name in moved_blocks}
@@ -133,7 +133,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
             new_blocks[str(old.config_address)].add(str(new.config_address))
     for address in state.instances:
         name = str(address.config_address)
-        if name in moved_blocks and address in instances:
+        if name in moved_blocks and address in instances:  # the block still has an instance
             new_blocks[name].add(name)
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 

@@ -53,7 +53,7 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
         return Value(STRING, format_pattern(pattern.raw, arguments))
     except FunctionProblem:
         if _has_untyped_null(arguments):
-            return DYNAMIC_UNKNOWN
+            return DYNAMIC_UNKNOWN  # no error, as in Terraform
         raise
 
 
@@ -125,7 +125,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
             return _add_padding_to_width(verb, "true" if argument.raw else "false")
         # Only the padding flags apply, and no precision.
         sign = "-" if argument.raw < 0 else ""
-        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), None, "g"))
+        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:

@@ -118,7 +118,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
-            continue
+            continue  # null is empty
         if isinstance(mapping.type, ObjectType):
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:

@@ -89,8 +89,8 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     """Compute all combinations, the last factor varying fastest; only the bounds of an unknown number."""
     kind = _find_product_type(sets)
     assert isinstance(kind, (ListType, SetType))
-    parts = kind.element
-    assert isinstance(parts, TupleType)
+    row_type = kind.element
+    assert isinstance(row_type, TupleType)
     if not all(map(_is_factor_length_known, sets)):
         bounds = [_compute_length_bounds(factor) for factor in sets]
         shortest = prod([low for low, _ in bounds])
@@ -103,10 +103,10 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
     factors: list[list[Value]] = []
-    for operand, element in zip(sets, parts.elements, strict=True):
-        factors.append([convert_value(item, element) for item in operand.raw])
-    rows = [Value(parts, row) for row in product(*factors)]
-    return build_set(rows, parts) if isinstance(kind, SetType) else Value(kind, tuple(rows))
+    for operand, element_type in zip(sets, row_type.elements, strict=True):
+        factors.append([convert_value(item, element_type) for item in operand.raw])
+    rows = [Value(row_type, row) for row in product(*factors)]
+    return build_set(rows, row_type) if isinstance(kind, SetType) else Value(kind, tuple(rows))
 
 
 def _is_factor_length_known(factor: Value) -> bool:

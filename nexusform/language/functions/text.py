@@ -30,6 +30,7 @@ def split_clusters(text: str) -> list[str]:
     start = 0
     while start < len(text):
         end = start + 1
+        # A combining character always belongs to the cluster: no count is needed.
         while end < len(text) and (unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1):
             end += 1
         pieces.append(text[start:end])
@@ -96,7 +97,7 @@ def _split_text(separator: Value, text: Value) -> Value:
 
 
 def _join_texts(separator: Value, *lists: Value) -> Value:
-    """Join the strings of all lists. Raises FunctionProblem for a null string."""
+    """Join the strings of all lists; unknown if one of them is. Raises FunctionProblem for a null string."""
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []

@@ -89,7 +89,7 @@ def _render_lines(value: Value, indent: int) -> list[str]:
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            start, *rest = _render_value(item, indent + 2, indent + 2)
+            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)
             item_lines += [f"- {start}", *_add_indentation(rest)]
         return item_lines
     lines: list[str] = []
@@ -102,15 +102,15 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     """Render the lines of one entry of a mapping at column `indent`, without this indentation."""
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         # An explicit key: `? KEY` and `: VALUE`.
-        key_start, *key_rest = _render_value(Value(STRING, key), indent + 2, indent + 2)
-        item_start, *item_rest = _render_value(item, indent + 2, indent + 2)
+        key_start, *key_rest = _render_value(Value(STRING, key), indent=indent + 2, column=indent + 2)
+        item_start, *item_rest = _render_value(item, indent=indent + 2, column=indent + 2)
         return [f"? {key_start}", *_add_indentation(key_rest), f": {item_start}", *_add_indentation(item_rest)]
     name = f"{_render_quoted(key)}:"
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
         return [name, *_render_lines(item, indent)]  # a sequence starts at the column of its key
-    start, *rest = _render_value(item, indent + 2, indent + len(name) + 1)
+    start, *rest = _render_value(item, indent=indent + 2, column=indent + len(name) + 1)
     return [f"{name} {start}", *_add_indentation(rest)]
 
 

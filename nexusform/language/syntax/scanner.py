@@ -313,11 +313,11 @@ class _Scanner:
             assert match is not None, "the pattern matches any text"
             group = match.lastindex
             if group is None:
-                offset = size
+                offset = size  # only blanks are left
                 break
             begin, offset = match.span(group)
             if group == 4 or group == 11:  # noqa: PLR1714 - a set would be built for every token
-                kinds.append(text[begin:offset])
+                kinds.append(text[begin:offset])  # punctuation is its own kind
             elif group < 4 or group == 6:
                 if has_non_ascii and group == 1:
                     offset = _find_name_end(text, offset)
@@ -412,7 +412,7 @@ class _Scanner:
 
     def _scan_heredoc_end(self, marker: str) -> bool:
         """Scan the heredoc's end marker if it is all of the current line. Return whether it is."""
-        newline = self.text.find("\n", self.offset)
+        newline = self.text.find("\n", self.offset)  # the line of the marker must have an end
         if newline < 0 or self.text[self.offset : newline].strip(_SPACE) != marker:
             return False
         stop = newline - 1 if self.text[newline - 1] == "\r" else newline

@@ -85,7 +85,7 @@ def _require_ids(client: str, tenant: str, setting_name: str) -> None:
 
 
 def _read_oidc_token(settings: Mapping[str, Any]) -> str:
-    """Return the token of this job: configured, in a file, or from the CI's own endpoint."""
+    """Return the token of this job: configured, in a file, or from the CI's own endpoint. Raises BackendProblem."""
     token = _get_setting(settings, "oidc_token", "ARM_OIDC_TOKEN")
     path = _get_setting(settings, "oidc_token_file_path", "ARM_OIDC_TOKEN_FILE_PATH")
     if token:

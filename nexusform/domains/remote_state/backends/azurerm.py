@@ -151,7 +151,7 @@ class AzureBackend(LineJournalBackend):
             if properties.size == 0:
                 self._blob.delete_blob("include", lease=lease_state.lease_id)  # only the lock needed it
                 return
-            self._write_lock_holder(None, lease_state.lease_id)
+            self._write_lock_holder(info=None, lease_id=lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
 
     def read_lock(self) -> LockInfo | None:
@@ -174,7 +174,7 @@ class AzureBackend(LineJournalBackend):
         locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
             self._create_lease_client().break_lease(lease_break_period=0)
-            self._write_lock_holder(None)
+            self._write_lock_holder(info=None)
             self._journal.write_seal(f"broken {lock_id}")
 
     def list_workspaces(self) -> list[str]:
@@ -375,7 +375,7 @@ class _BlobJournal:
             self._position = properties.size
             self._blocks = properties.append_blob_committed_block_count or 0
             return
-        last = int(names[-1].removeprefix(self._prefix)) if names else self._number
+        last = int(names[-1].removeprefix(self._prefix)) if names else self._number  # numbers are used once
         self._number = last + 1
         self._blob = self._get_blob(f"{self._prefix}{self._number:08}")
         self._blob.create_append_blob(match_condition=MatchConditions.IfMissing)

@@ -105,8 +105,8 @@ class S3Backend(LineJournalBackend):
                 raise StateLocked(current.holder)
             etag = current.etag if current is not None else ""  # the version to replace; "": none may exist
             try:
-                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, 0), etag)
-            except _WriteConflict:
+                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, renewals=0), etag)
+            except _WriteConflict:  # another process was faster
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
             self._journal.reset()
