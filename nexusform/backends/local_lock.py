@@ -71,7 +71,7 @@ class LocalLockFile:
             for _ in range(_ATTEMPTS):
                 try:
                     if self._create_lock_file(info):
-                        return []
+                        return []  # acquired
                     warnings = self._replace_dead_holder(info)
                 except FileNotFoundError:
                     continue  # the lock was released, or its empty directory was removed
@@ -112,7 +112,7 @@ class LocalLockFile:
             try:
                 return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
             except FileNotFoundError:
-                return None
+                return None  # no lock
             except (NotRegularFile, FileTooLarge):
                 return b""  # a lock nevertheless, of an unknown holder
 
@@ -132,7 +132,7 @@ class LocalLockFile:
                 try:
                     descriptor = _write_lock_file(self._path, info)
                 except FileExistsError:
-                    return False
+                    return False  # another process was faster
         finally:
             temporary_path.unlink()
         self._descriptor = descriptor
@@ -152,7 +152,7 @@ class LocalLockFile:
         try:
             has_flock = _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN
             if not self._is_same_file_at_path(descriptor):
-                return None
+                return None  # its holder released or replaced it
             if not has_flock:  # the holder lives, or without flock support it cannot be replaced without a race
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
@@ -215,7 +215,7 @@ def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
     boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
     if not boot or len(fields) <= _START_FIELD:
-        return ""
+        return ""  # no /proc, or no such process
     return f"{boot.strip()}/{fields[_START_FIELD]}"
 
 

@@ -68,7 +68,7 @@ def _parse_lock_document(data: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        return {}
+        return {}  # without members the lock is unreadable
     return get_mapping(document)
 
 

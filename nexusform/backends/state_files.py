@@ -66,7 +66,7 @@ class JournalFile:
         with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:
-            return []
+            return []  # no journal, or an empty one
         from nexusform.backends.journal_lines import list_pending_records
 
         lines = data.split(b"\n")[:-1]  # after the last newline there is nothing, or an incomplete line

@@ -105,7 +105,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }
-    if blocks:
+    if blocks:  # a dynamic block generates nested ones
         blocks["dynamic"] = ("type",)
     computed = frozenset(name for name, attribute in schema.attributes.items() if not attribute.is_configurable)
     return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)

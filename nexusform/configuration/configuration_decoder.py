@@ -337,7 +337,7 @@ class _Decoder:
         duplicate = self.resources.get((resource.mode, resource.type, resource.name))
         earlier = duplicate or self.check_data_blocks.get(resource.address)
         if earlier is None:
-            return
+            return  # the first of its name
         position = describe_span(earlier.header_span)
         word, noun = ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
         detail = (
@@ -353,10 +353,10 @@ class _Decoder:
 
         provider = decode_provider_block(block, self.problems)
         if provider is None:
-            return
+            return  # reported as invalid
         earlier = self.providers.setdefault(provider.key, provider)
         if earlier is provider:
-            return
+            return  # the first of its name and alias
         position = describe_span(earlier.span)
         if provider.alias:
             detail = (
@@ -405,7 +405,7 @@ class _Decoder:
 
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
-            return
+            return  # reported as invalid
         parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
@@ -428,7 +428,7 @@ class _Decoder:
 
         header = decode_module_call(block, self.problems, self.constants)
         if header is None:
-            return
+            return  # reported as invalid
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
             detail = describe_duplicate("A module call named", header.name, self.calls[header.name].header_span, rule)

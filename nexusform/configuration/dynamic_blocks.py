@@ -83,9 +83,9 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
 
     `label_names` maps the block types allowed here to the name of their label ("" for none).
     """
-    kind = block.labels[0].value
-    if kind not in label_names:
-        detail = f'Blocks of type "{kind}" are not expected here.{suggest_name(kind, label_names)}'
+    block_type = block.labels[0].value
+    if block_type not in label_names:
+        detail = f'Blocks of type "{block_type}" are not expected here.{suggest_name(block_type, label_names)}'
         problems.append(build_error("unsupported-block-type", detail, block.labels[0].span))
         return None
     parts, new_problems = decode_body(block.body, _PARTS)
@@ -103,26 +103,26 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
     label = None
     if label_attribute is not None or not is_misspelled:
-        label = _decode_generated_block_label(label_attribute, block, label_names[kind], problems)
-    iterator = _decode_iterator_name(parts.attributes.get("iterator"), kind, problems)
+        label = _decode_generated_block_label(label_attribute, block, label_names[block_type], problems)
+    iterator = _decode_iterator_name(parts.attributes.get("iterator"), block_type, problems)
     if for_each is None or not content_blocks or iterator is None:
-        return None
+        return None  # each of these is reported above
     return DynamicBlock(
-        type=kind,
+        type=block_type,
         for_each=for_each.expression,
         iterator=iterator,
         label=label,
-        lacks_label=label is None and bool(label_names[kind]),
+        lacks_label=label is None and bool(label_names[block_type]),
         content=content_blocks[0].body,
         span=block.span,
         header_span=block.header_span,
     )
 
 
-def _decode_iterator_name(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
+def _decode_iterator_name(attribute: Attribute | None, block_type: str, problems: list[Diagnostic]) -> str | None:
     """Return the name of the iterator, by default that of the blocks; None if it is invalid."""
     if attribute is None:
-        return kind
+        return block_type
     match attribute.expression:
         case Traversal(root, ()):
             return root.name

@@ -72,7 +72,7 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
     for step in address.module:
         call = module.calls.get(step.name)
         if call is None or get_repetition_argument(call.count, call.for_each):
-            return None
+            return None  # a missing module, or one with several instances
         if sum(other.module.directory == call.module.directory for other in module.calls.values()) > 1:
             return None  # an edit would change the files of another call, too
         module = call.module
@@ -83,7 +83,7 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
     """Find the argument at a path: through blocks by type, then by label or number if there are any."""
     if isinstance(body, syntax.JsonBody) or not path:
-        return None
+        return None  # JSON is not edited; a path needs a name
     name, remaining_path = path[0], path[1:]
     if not remaining_path:
         return next((attribute for attribute in body.attributes if attribute.name == name), None)

@@ -109,7 +109,7 @@ def load_configuration(
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
-        root = reader.read_module(directory, None)
+        root = reader.read_module(directory, call=None)
         if root is None:
             return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
         root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
@@ -357,7 +357,7 @@ def _read_variable_file(path: str, confinement: Confinement, problems: list[Diag
         return []
     source = _read_source_file(path, confinement.resolve_path_of_operator, problems)
     if source is None:
-        return []
+        return []  # reported
     record_file_access(path, source.text)
     return unpack_result(parse_variable_file(source), problems)
 
@@ -382,10 +382,10 @@ class _SyntaxTreeCache:
         try:
             entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
         except OSError:
-            return None
+            return None  # not cached
         digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
-            return None
+            return None  # not written with this key
         body = parser.decode_tree(tree)
         return body if isinstance(body, Body) else None
 
@@ -432,7 +432,7 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
             status = os.fstat(file.fileno())
             key = file.read(_KEY_LENGTH + 1)  # one byte more, to detect a longer file
     except OSError:
-        return None
+        return None  # without a cache
     is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)  # nt has no modes
     return key if is_private and len(key) == _KEY_LENGTH else None
 
@@ -535,7 +535,7 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
         if not name.endswith(_OTHER_KINDS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
     ]
     if not renames:
-        return ""
+        return ""  # no file of another tool either
     text = format_first_items(renames, _MAX_LISTED_FILES)
     return (
         f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for another "

@@ -71,13 +71,13 @@ def apply_overrides(
         elif block.type != "nexusform":  # settings are merged when they are decoded
             index = indices.get(_build_block_key(block), -1)
             if index < 0:
-                kind, noun, verb = _MISSING[block.type]
+                diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (
                     f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
                     "in a primary configuration file."
                 )
-                problems.append(build_error(kind, detail, block.header_span))
+                problems.append(build_error(diagnostic_id, detail, block.header_span))
                 continue
             base, location = blocks[index]
             body_schema = _build_merged_schema(base, block, known_types)

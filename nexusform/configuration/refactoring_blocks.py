@@ -39,7 +39,7 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
-        return None
+        return None  # reported
     if bool(source.type) != bool(target.type) or source.mode != target.mode:
         detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
         problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
@@ -62,11 +62,11 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
         inner = unpack_result(decode_body(lifecycle.body, _LIFECYCLE_SCHEMA), problems)
         destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
-        return None
+        return None  # reported
     if source.key is not None or any(step.key is not None for step in source.module):
-        kind = "module" if source.key is None else "resource"
+        word = "module" if source.key is None else "resource"
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        problems.append(build_error(f"{kind}-instance-keys-not-allowed", detail, attribute.expression.span))
+        problems.append(build_error(f"{word}-instance-keys-not-allowed", detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
 
@@ -80,7 +80,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
         return None  # reported by the schema
     expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
-        return None
+        return None  # reported as a syntax error
     if not _is_resource_address(expression):
         detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
         problems.append(build_error("invalid-import-address", detail, target.expression.span))
@@ -110,7 +110,7 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
     elif isinstance(expression, Index):
         source, steps = expression.collection, (TraverseIndex(0, expression.key.span),)
     else:
-        return None
+        return None  # no address
     start = _replace_computed_keys(source)  # the part before the last brackets
     return Traversal(start.root, (*start.steps, *steps), expression.span) if start is not None else None
 

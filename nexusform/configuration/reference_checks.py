@@ -97,7 +97,7 @@ def check_expression(
     `extra_names` are further names that are valid there.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
-    node = Declaration(module.path, "local", "")
+    node = Declaration(module.path, "local", name="")  # of no local value: it cannot refer to itself
     problems: list[Diagnostic] = []
     for traversal in list_traversals(expression):
         if traversal.root.name not in extra_names:
@@ -131,7 +131,7 @@ def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -
         if schema is None:
             continue  # a data block, or a type reported as unknown
         for path, span in zip(block.lifecycle.ignore_changes, block.lifecycle.ignore_changes_spans, strict=True):
-            detail = _check_path_in_block(block.type, schema, (), path)
+            detail = _check_path_in_block(block.type, schema, prefix=(), path=path)
             if detail:
                 yield build_error("unsupported-attribute", detail, span, block=block.header)
 
@@ -179,11 +179,11 @@ class _ReferenceChecker:
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
         advice = f' This variable can be declared with a variable "{_get_first_name(traversal)}" {{}} block.'
-        return _check_declared_name(traversal, self.module.variables, "input variable", "an", advice)
+        return _check_declared_name(traversal, self.module.variables, "input variable", article="an", advice=advice)
 
     def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `local.x`."""
-        return _check_declared_name(traversal, self.module.locals, "local value", "a", "")
+        return _check_declared_name(traversal, self.module.locals, "local value", article="a", advice="")
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
@@ -200,7 +200,7 @@ class _ReferenceChecker:
         label = f"module.{name}"
         key = get_repetition_argument(call.count, call.for_each)
         steps = traversal.steps[1:]
-        yield from _check_instance_key(label, key, steps, traversal, "module")
+        yield from _check_instance_key(label, key, steps, traversal, noun="module")
         output = skip_instance_key(steps)
         if scope.only_whole_objects and output:
             yield _build_attribute_in_depends_on_error(traversal)
@@ -287,7 +287,7 @@ class _ReferenceChecker:
             if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
             return
-        problems = list(_check_instance_key(label, key, steps, traversal, "resource"))
+        problems = list(_check_instance_key(label, key, steps, traversal, noun="resource"))
         yield from problems
         schema = self.schemas[mode].get(kind)
         if schema is not None and not problems:  # after an error in its key, the first attribute is unclear
@@ -489,7 +489,7 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
     `prefix` are the completed steps, `path` the remaining ones; `subject` is the name of the block.
     """
     if not path:
-        return ""
+        return ""  # the whole path exists
     name, remaining_path = path[0], path[1:]
     attributes = dict(compute_implied_type(schema).attributes)
     if not isinstance(name, str) or name not in attributes:

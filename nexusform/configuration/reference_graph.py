@@ -195,7 +195,8 @@ def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Map
     on all its nodes. Invalid references are ignored (check_references reports them).
     """
     edges: _Edges = {}
-    _add_module_edges(configuration.root, None, configuration.root, collect_references(configuration), edges)
+    references = collect_references(configuration)
+    _add_module_edges(configuration.root, call=None, root=configuration.root, references=references, edges=edges)
     return edges
 
 

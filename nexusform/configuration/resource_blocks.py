@@ -142,7 +142,7 @@ def decode_resource_block(
     is_type_valid = check_name(kind, _MODE_TEXTS[mode].invalid_type_name, problems)
     is_name_valid = check_name(name, _MODE_TEXTS[mode].invalid_name, problems)
     if not (is_type_valid and is_name_valid):
-        return None
+        return None  # both are reported
     _check_type(block, mode, known_types, problems)
     parts = unpack_result(decode_body(block.body, META_SCHEMA, partial=True), problems)
     for nested in parts.blocks:
@@ -229,7 +229,7 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
         return expression.value  # in quotes a keyword is a name, too: "null.foo"
     traversal = parse_reference(expression, problems)
     if traversal is None:
-        return ""
+        return ""  # reported
     match traversal.steps:
         case ():
             return traversal.root.name
@@ -308,7 +308,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
     for item in list_static_items(attribute, problems):
         expression = unwrap_quoted_expression(item, problems)
         if expression is None:
-            continue
+            continue  # reported as a syntax error
         instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
         has_computed_key = (  # a constant key is a step of the traversal instead
             isinstance(instance, syntax.Index)

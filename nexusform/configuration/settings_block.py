@@ -165,7 +165,7 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
     is_satisfied = True
     for term in terms:
         if term is None:
-            return None
+            return None  # not a constraint
         operator, required = term.group(1) or "", term.group(2)
         if operator == "~>":
             is_satisfied &= _parse_version_triple(required) <= actual < _compute_upper_bound(required)
@@ -250,7 +250,7 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
         return None
     keys = parts.attributes.get("keys")
     if kind == UNENCRYPTED:
-        return None
+        return None  # it has no key
     if keys is None:
         detail = f'The method "{kind}" needs `keys = key_provider.TYPE.NAME`.'
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
@@ -274,7 +274,7 @@ def _decode_encryption_target(
             fallbacks.append(name)
         nested_blocks = fallback.blocks
     if method is None:
-        return None
+        return None  # reported
     if enforced and method[0] == UNENCRYPTED:
         detail = "`enforced = true` does not allow the method unencrypted for writing. Use another method."
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
@@ -312,7 +312,7 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     """Return the two labels of `ROOT.TYPE.NAME`; None after a diagnostic."""
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
-        return None
+        return None  # reported
     steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
     names = [traversal.root.name, *steps]
     if len(names) == 3 and names[0] == root:

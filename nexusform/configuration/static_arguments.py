@@ -194,7 +194,7 @@ def _evaluate_as_type(
     value, diagnostics = evaluate_constant(attribute.expression, scope)
     problems.extend(diagnostics)
     if has_errors(diagnostics):
-        return None
+        return None  # reported
     try:
         return convert_value(value, type_).raw
     except ConversionProblem as problem:

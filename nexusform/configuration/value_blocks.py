@@ -46,7 +46,7 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     """Decode a `variable` block; None, and an error, if its name is invalid or has a meaning in module blocks."""
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
-        return None
+        return None  # reported
     if label.value in _RESERVED:
         detail = f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.'
         problems.append(build_error("invalid-variable-name", detail, label.span))
@@ -155,7 +155,7 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
     if value is None or not has_valid_name:
-        return None
+        return None  # both are reported
     return Output(
         name=label.value,
         expression=value.expression,
@@ -183,7 +183,7 @@ def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[D
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
-            continue
+            continue  # of another type
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):

@@ -107,7 +107,7 @@ def _parse_large_list(content: str | bytes) -> YamlDocument | None:
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
-        return None
+        return None  # the caller reports it
     parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None
     return None if parsed is None else YamlDocument(*parsed)
 
@@ -226,7 +226,7 @@ class _DocumentReader:
         for event in self.events:
             if isinstance(event, self.ends):
                 break
-            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # without quotes or a tag
             name, key_position = self.parse_node(event, depth + 1)
             data, value_position = self.parse_node(next(self.events), depth + 1)
             if is_merge:
@@ -412,7 +412,7 @@ class Node(Struct, frozen=True):
 def parse_whole_number(value: Any) -> int | None:
     """Parse a whole number, also from text; None for anything else."""
     if isinstance(value, bool):
-        return None
+        return None  # a bool is an int in Python
     if isinstance(value, int):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -472,7 +472,7 @@ def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:
     try:
         data, position = _JsonListReader(text).parse()
     except (ValueError, RecursionError, IndexError):
-        return None
+        return None  # the normal parser reports the error
     return None if _is_nested_too_deep(data) else (data, position)
 
 

@@ -230,10 +230,10 @@ def _remove_abandoned_temporary_files(path: Path) -> None:
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if not entry.name.startswith(prefix):
-                continue
+                continue  # of another file
             match = name.fullmatch(entry.name, len(prefix))
             if match is None or not entry.is_file(follow_symlinks=False):
-                continue
+                continue  # not a temporary file of ours
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
             if is_old and not is_process_alive(int(match[1])):
                 Path(entry.path).unlink(missing_ok=True)

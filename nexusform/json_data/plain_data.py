@@ -175,7 +175,7 @@ _PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 
 
 def _build_value(plain: Any, target: Type) -> Value:
-    """Build a value of a type from plain data. Raises ConversionProblem."""
+    """Build a value of a type from plain data; null and unknown fit every type. Raises ConversionProblem."""
     if plain is None or plain is UNKNOWN:
         return Value(target, plain)
     try:

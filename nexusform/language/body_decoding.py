@@ -179,7 +179,7 @@ def _decode_json_body(
             _add_json_property_as_attribute(json_property, attributes, diagnostics)
         elif json_property.name in schema.blocks:
             decoder = _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics)
-            decoder.decode_level(json_property.value, (), blocks)
+            decoder.decode_level(json_property.value, labels=(), blocks=blocks)
         elif not partial:
             diagnostics.append(_build_extraneous_json_property_error(json_property, schema))
     end = _get_end_span(body)

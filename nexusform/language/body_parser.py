@@ -55,7 +55,7 @@ class _OpenBrackets:
     def close(self, closer: str) -> bool:
         """Close the innermost bracket with this closing mark, and any inside it; False without such a bracket."""
         if not self._counts[closer]:
-            return False
+            return False  # a closing mark too many
         innermost = ""
         while innermost != closer:
             innermost = self.expected.pop()
@@ -95,7 +95,7 @@ class BodyParser:
             elif kind == scanner.NEWLINE:
                 stream.index += 1
             elif kind in {"}", scanner.END}:
-                return
+                return  # the caller reads it
             else:
                 self._report_invalid_item(kind)
 
@@ -286,7 +286,7 @@ class BodyParser:
         self._add_attribute(self._parse_assignment(first), items)
         kind = stream.peek()
         if kind in {"}", scanner.END}:
-            return
+            return  # the caller reads it
         detail = "A single-line block definition must end with a closing brace immediately after its single "
         detail += "argument definition."
         if kind == ",":

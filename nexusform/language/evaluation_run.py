@@ -254,7 +254,7 @@ class TracingEvaluator(ExpressionRun):
             self.current = outer
         errors = select_errors(diagnostics[previous_count:])
         trace.has_failed = bool(errors)
-        if errors and not any(part.has_failed for part in trace.parts):
+        if errors and not any(part.has_failed for part in trace.parts):  # its own error
             trace.problem = errors[0].summary
         return trace.value
 

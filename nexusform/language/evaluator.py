@@ -153,7 +153,7 @@ def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: s
     previous_count = len(run.diagnostics)
     value = run.evaluate(expression)
     if run.has_failed_since(previous_count):
-        return None
+        return None  # reported during its evaluation
     if value.raw is None:
         run.report_problem("null-value-as-key", "Can't use a null value as a key.", expression, enclosing)
         return None

@@ -59,7 +59,7 @@ class ExpressionParser:
         stream = self.stream
         outer_reach, stream.reach = stream.reach, 0  # the depth below one expression is that of its deepest part
         stream.enter_level()
-        condition = self._parse_binary_operation(1)
+        condition = self._parse_binary_operation(minimum=1)
         result = condition
         if stream.peek() == "?":
             result = self._parse_conditional(condition)
@@ -91,7 +91,7 @@ class ExpressionParser:
                 return left
             stream.read_token()
             stream.add_nesting_levels()
-            right = self._parse_binary_operation(precedence + 1)  # equal operators group from the left
+            right = self._parse_binary_operation(minimum=precedence + 1)  # equal operators group from the left
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
     # --- terms ---------------------------------------------------------------------------------

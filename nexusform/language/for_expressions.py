@@ -292,11 +292,11 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
         return build_tuple(results)
     assert isinstance(source.type, (ListType, SetType))
     if results:
-        kind = results[0].type
-        if any(has_dynamic(r.type) for r in results) and any(r.type != kind for r in results):
+        first_type = results[0].type
+        if any(has_dynamic(r.type) for r in results) and any(r.type != first_type for r in results):
             return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
-        if all(r.type == kind for r in results):
-            return Value(ListType(kind), tuple(results))
+        if all(r.type == first_type for r in results):
+            return Value(ListType(first_type), tuple(results))
         detail = (
             "Some values are null, so the second splat gives lists of different lengths. Use a for "
             "expression instead: [for x in list : x.name[*]]."

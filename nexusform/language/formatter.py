@@ -131,7 +131,7 @@ class _OldStylePositions(Struct):
 
 
 def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> None:
-    """Add the old style of a body and its nested blocks."""
+    """Add the offsets of values like `"${x}"` and of labels without quotes in a body and its blocks."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
             old_style.wrapped.add(_convert_byte_to_character_offset(text, attribute.expression.span.start.byte))
@@ -155,7 +155,7 @@ def _find_template_end(tokens: list[_Token], index: int) -> int | None:
     for position in range(index + 1, len(tokens)):
         token = tokens[position]
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
-            return None
+            return None  # more than one line
         nesting += token.depth_change
         if nesting == 0:
             following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
@@ -228,7 +228,7 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     """Check for a space between two tokens if one is a bracket or a brace."""
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
-        return (kind, following) != ("{", "}")
+        return (kind, following) != ("{", "}")  # none in {}
     if (kind, following) in _BRACES_IN_SEQUENCES:
         return True
     return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
@@ -245,7 +245,7 @@ def _set_indentation(lines: list[_Line]) -> None:
     steps: list[int] = []  # the number of open brackets of each step
     for line in lines:
         if not line.lead:
-            continue
+            continue  # an empty line
         net = sum(token.depth_change for token in (*line.lead, *line.assign))
         to_close = -net
         while to_close > 0 and steps:

@@ -190,7 +190,7 @@ class _JsonReader:
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
         """Check for a comma, which stays the current token; otherwise require the closing bracket."""
         if self.group == _MARK and self.word == closing:
-            return False
+            return False  # the caller reads it
         if self.group == _END:
             kind = "object" if closing == "}" else "array"
             raise MalformedJsonError(f"This {kind} is never closed.", begin, begin + 1)

@@ -25,12 +25,12 @@ from nexusform.values.typed_value import (
 
 
 class OperationProblem(Exception):
-    """Operation without a result; `message` is a clause without a full stop, `kind` a diagnostic id."""
+    """Operation without a result; `message` is a clause without a full stop."""
 
-    def __init__(self, message: str, kind: str = "operation-failed") -> None:
+    def __init__(self, message: str, diagnostic_id: str = "operation-failed") -> None:
         super().__init__(message)
         self.message = message
-        self.kind = kind
+        self.diagnostic_id = diagnostic_id
 
 
 def _compute_quotient(left: Any, right: Any) -> Any:
@@ -149,7 +149,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
         detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
         run.report_problem("invalid-operand", detail, node.operand, node)
     except OperationProblem as problem:
-        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+        run.report_problem(problem.diagnostic_id, f"Error during operation: {problem.message}.", node)
     return unknown_result
 
 
@@ -195,7 +195,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     try:
         return apply_binary_operator(node.operator, left, right)
     except OperationProblem as problem:
-        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+        run.report_problem(problem.diagnostic_id, f"Error during operation: {problem.message}.", node)
         return Value(get_result_type(node.operator), UNKNOWN, marks)
 
 

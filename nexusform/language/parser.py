@@ -72,7 +72,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
         empty_span = positions.build_span(0, 0)
         return Body((), (), empty_span, empty_span), [rejection]
     with pause_garbage_collection():
-        stream = TokenStream(scan_text(source.text), positions, [])
+        stream = TokenStream(scan_text(source.text), positions, diagnostics=[])
         body = BodyParser(stream).parse_file()
     return body, _sort_diagnostics(stream.diagnostics)
 
@@ -121,7 +121,7 @@ def _parse_text_as_expression(
     if rejection is not None:
         return None, [rejection]
     with pause_garbage_collection():
-        stream = TokenStream(scanner(source.text), positions, [])
+        stream = TokenStream(scanner(source.text), positions, diagnostics=[])
         try:
             expression: Expression | None = read(stream)
         except MalformedSyntaxError:

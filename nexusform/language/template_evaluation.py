@@ -93,8 +93,8 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
     """Evaluate a conditional to the chosen branch, converted to the common type; errors of the other are ignored."""
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
-    kind = _find_common_type(then, otherwise)
-    if kind is None:
+    common_type = _find_common_type(then, otherwise)
+    if common_type is None:
         return run.report_problem(
             "inconsistent-conditional-result-types",
             "The true and false result expressions must have consistent types. "
@@ -103,32 +103,32 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
         )
     condition = evaluate_condition(node.condition, run, node)
     if condition is None:  # reported as invalid
-        return Value(kind, UNKNOWN)
+        return Value(common_type, UNKNOWN)
     # Of both branches, so that they are independent of when the condition becomes known.
     marks = condition.marks | then.marks | otherwise.marks
     if condition.raw is UNKNOWN:
-        return _build_unknown_choice(then, otherwise, kind).add_marks(marks)
+        return _build_unknown_choice(then, otherwise, common_type).add_marks(marks)
     if condition.raw:
         word, part, chosen, problems = "true", node.then, then, then_problems
     else:
         word, part, chosen, problems = "false", node.otherwise, otherwise, otherwise_problems
     run.diagnostics.extend(problems)
     try:
-        return convert_value(chosen, kind).add_marks(marks)
+        return convert_value(chosen, common_type).add_marks(marks)
     except ConversionProblem as problem:
         detail = f"The {word} result value has the wrong type: {describe_problem(problem)}."
         return run.report_problem("inconsistent-conditional-result-types", detail, part, node)
 
 
-def _build_unknown_choice(then: Value, otherwise: Value, kind: Type) -> Value:
+def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> Value:
     """Build the result for an unknown condition: unknown, with the known properties shared by both branches."""
     if then.raw is None and otherwise.raw is None:
-        return Value(kind, None)
+        return Value(result_type, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
     if then.type != otherwise.type:
         # The chosen one is converted: its text may change, and equal elements may become one (but not none).
         refinement = Refinement(refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest)
-    return add_refinement(Value(kind, UNKNOWN), refinement)
+    return add_refinement(Value(result_type, UNKNOWN), refinement)
 
 
 def _find_common_type(then: Value, otherwise: Value) -> Type | None:

@@ -87,7 +87,7 @@ class TemplateParser:
     def parse_bare(self) -> Expression:
         """Parse a whole text as a template."""
         stream = self.stream
-        pieces, last = self._parse_pieces(scanner.END, 0)
+        pieces, last = self._parse_pieces(scanner.END, first=0)
         span = stream.positions.build_span(stream.tokens.starts[0], stream.tokens.ends[last])
         return self._build_template_expression(pieces, span, stream.build_span(last, last))
 

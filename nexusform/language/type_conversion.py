@@ -135,7 +135,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 
 
 def _convert_and_unify_elements(
-    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
+    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
     """Convert every part to the element type, or to a common one if it is open. Return this type and the parts."""
     element = target.element
@@ -152,7 +152,7 @@ def _convert_and_unify_elements(
 
     common = unify_types([v.type for v in items])
     if common is None:
-        raise ConversionProblem((), f"all {kind} elements must have the same type")
+        raise ConversionProblem((), f"all {collection_word} elements must have the same type")
     return common, [convert_value(v, common) for v in items]
 
 
@@ -277,7 +277,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
 def _require_convertible(from_type: Type, target: Type) -> None:
     """Raise ConversionProblem if no value of the one type can be converted to the other."""
     if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
-        return
+        return  # nothing is known, or nothing to convert
     if isinstance(target, PrimitiveType):
         # Strings convert to and from numbers and bools.
         if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:

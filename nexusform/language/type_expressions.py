@@ -191,22 +191,22 @@ class _TypeParser:
             self._add_error(detail, expression)
             return DYNAMIC
         optional.add(name)
-        kind = self.parse_type(expression.arguments[0])
+        attribute_type = self.parse_type(expression.arguments[0])
         if len(expression.arguments) == 2:
-            default = self._parse_attribute_default(expression.arguments[1], kind)
+            default = self._parse_attribute_default(expression.arguments[1], attribute_type)
             if default is not None:
                 defaults[name] = default
-        return kind
+        return attribute_type
 
-    def _parse_attribute_default(self, expression: Expression, kind: Type) -> Value | None:
+    def _parse_attribute_default(self, expression: Expression, attribute_type: Type) -> Value | None:
         """Evaluate the constant default of an attribute; None after a diagnostic."""
         value, problems = evaluate_expression(expression, _NoNames())
         diagnostics = check_function_calls(problems)
         self.diagnostics.extend(diagnostics)
         if has_errors(diagnostics):
-            return None
+            return None  # reported
         try:
-            return convert_value(value, kind)
+            return convert_value(value, attribute_type)
         except ConversionProblem as problem:
             detail = f"The default does not fit the type of its attribute: {describe_problem(problem)}."
             error = build_error("invalid-default-value-for-optional-attribute", detail, expression.span)

@@ -121,7 +121,7 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     if left.raw is None or right.raw is None:
         return left_refinement.not_null or right_refinement.not_null  # the other value is not null
     if not (left_refinement.not_null and right_refinement.not_null):
-        return False
+        return False  # both may be null
     # The text after the prefix of an unknown one is open: only the common length can be compared.
     left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
     if right.raw is UNKNOWN:

@@ -150,7 +150,7 @@ def find_schema(schema: BlockSchema, path: tuple[str | int, ...]) -> AttributeSc
     while position < len(path):
         name = path[position]
         if not isinstance(name, str):
-            return None
+            return None  # a number in place of a name
         if name in current.attributes:
             return current.attributes[name]
         block = current.blocks.get(name)

@@ -118,9 +118,9 @@ def _build_type_check(value_type: Type) -> _Check:
         location_names: list[str] = []
         if has_machine_fields(value_type):
             location_names = [name for name in _LOCATION_NAMES if name in checks]
-        return _build_object_check(checks, [], location_names)
+        return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
-        rejects_null = isinstance(value_type.element, ObjectType)
+        rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
         return _build_map_check(_build_type_check(value_type.element), rejects_null=rejects_null)
     assert not isinstance(value_type, TupleType), "no schema has a tuple"
     return _build_list_check(_build_type_check(value_type.element))
@@ -217,7 +217,7 @@ def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bo
     try:
         convert(attributes, _build_body_annotation(schema))
     except ValidationError:
-        return False
+        return False  # the full validation decides
     return True
 
 

@@ -298,11 +298,11 @@ def _decode_line(line: bytes) -> Record | None:
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:
-        return None
+        return None  # damaged, or of another version
     try:
         return _convert_line_to_record(convert(json_codec.parse_json(body), _AnyLine))
     except (json_codec.JsonProblem, ValidationError, AddressProblem):
-        return None
+        return None  # of another version
 
 
 def _convert_line_to_record(line: _AnyLine) -> Record:

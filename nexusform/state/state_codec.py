@@ -305,7 +305,7 @@ class _StateReader:
             for index, entry in enumerate(resources):
                 self._add_resource_objects(entry, ("resources", index))
         if self.problems:
-            return None
+            return None  # each is reported
         return State(
             lineage=document["lineage"],
             serial=document["serial"],
@@ -331,14 +331,14 @@ class _StateReader:
         """Add the objects of one resource; the members of all of its instances are checked even after an error."""
         is_valid = check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not is_object(entry) or not is_list(entry.get("instances")):
-            return
+            return  # reported by check_members
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
         has_many = len(entry["instances"]) >= _BATCH_SIZE  # only then a fast check pays off
         for index, instance in enumerate(entry["instances"]):
             if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
-                continue
+                continue  # reported; without a valid resource there is no address
             address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
             self._add_object(address, instance, (*instances_path, index), has_many=has_many)
 
@@ -387,7 +387,7 @@ class _StateReader:
 def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState | None:
     """Parse an output from its members; None if they are invalid, with errors added to `problems`."""
     if not check_members(entry, _OUTPUT_RULES, path, problems):
-        return None
+        return None  # reported
     output_type = parse_type(entry["type"])
     if output_type is None:
         problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))

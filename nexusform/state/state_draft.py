@@ -78,7 +78,7 @@ class UnfinishedApply(Struct, frozen=True):
             decompressor = zlib.decompressobj()
             document = decompressor.decompress(packed, max_bytes)
         except (binascii.Error, ValueError, zlib.error):
-            return None
+            return None  # damaged
         return document if decompressor.eof else None  # else it is cut off, or larger
 
     def build_records(self) -> list[Record]:
@@ -95,8 +95,10 @@ def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str
     """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
-    count = len(pieces)
-    return [PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)]
+    whole = PlanPart(
+        part=0, parts=len(pieces), steps=steps, plan_digest=plan_digest, lineage=lineage, serial=serial, data=""
+    )
+    return [replace(whole, part=index, data=piece) for index, piece in enumerate(pieces)]
 
 
 class ApplyTracker:

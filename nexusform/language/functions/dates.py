@@ -166,7 +166,7 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
 
 def _format_date(pattern: str, timestamp: str) -> str:
     """Format a timestamp: equal letters in a row are a verb, quoted text is literal, other characters are kept."""
-    moment = parse_timestamp(timestamp, 1)
+    moment = parse_timestamp(timestamp, position=1)
     pieces: list[str] = []
     index = 0
     while index < len(pattern):
@@ -236,7 +236,7 @@ def parse_duration(text: str, position: int) -> int:
 
 def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
     """Add a duration to a timestamp; return RFC 3339 text, without fractions of a second."""
-    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1))
+    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, position=1))
     year, month, day = moment.date
     hour, minute, second = moment.clock
     sign = "-" if year < 0 else ""
@@ -246,7 +246,7 @@ def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
 
 def _compare_timestamps(first: str, second: str) -> int:
     first_instant = parse_timestamp(first, lenient=True).instant
-    second_instant = parse_timestamp(second, 1, lenient=True).instant
+    second_instant = parse_timestamp(second, position=1, lenient=True).instant
     return (first_instant > second_instant) - (first_instant < second_instant)
 
 

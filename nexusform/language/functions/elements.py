@@ -77,9 +77,9 @@ def _compute_coalesce(*arguments: Value) -> Value:
 
 def _find_list_type(arguments: Sequence[Value]) -> Type:
     """Return the list type shared by all arguments; DYNAMIC if they differ or are no lists."""
-    kinds = {a.type for a in arguments}
-    kind = kinds.pop() if len(kinds) == 1 else DYNAMIC
-    return kind if isinstance(kind, ListType) else DYNAMIC
+    types = {a.type for a in arguments}
+    common = types.pop() if len(types) == 1 else DYNAMIC
+    return common if isinstance(common, ListType) else DYNAMIC
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:
@@ -104,20 +104,20 @@ def _find_single_element(sequence: Value) -> Value:
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
-        kind = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
+        element_type = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
     elif isinstance(sequence.type, (ListType, SetType)):
-        kind = sequence.type.element
+        element_type = sequence.type.element
     elif sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
     else:
         raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
     if sequence.raw is UNKNOWN:
-        return Value(kind, UNKNOWN)
+        return Value(element_type, UNKNOWN)
     if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
-        return Value(kind, UNKNOWN)  # unknown elements may be equal to others
+        return Value(element_type, UNKNOWN)  # unknown elements may be equal to others
     if len(sequence.raw) > 1:
         raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
-    element: Value = sequence.raw[0] if sequence.raw else Value(kind, None)
+    element: Value = sequence.raw[0] if sequence.raw else Value(element_type, None)
     return element
 
 

@@ -108,14 +108,14 @@ def _parse_csv(text: str) -> Value:
         if name in known_names:
             raise FunctionProblem(f'duplicate column name "{name}"')
         known_names.add(name)
-    kind = ObjectType.create(dict.fromkeys(header, STRING))
+    row_type = ObjectType.create(dict.fromkeys(header, STRING))
     objects = []
     for line, row in rows[1:]:
         if len(row) != len(header):
             raise FunctionProblem(f"CSV parse error on line {line}: wrong number of fields")
         fields = dict(zip(header, row, strict=True))
-        objects.append(Value(kind, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
-    return Value(ListType(kind), tuple(objects))
+        objects.append(Value(row_type, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
+    return Value(ListType(row_type), tuple(objects))
 
 
 def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:

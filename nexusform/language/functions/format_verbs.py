@@ -232,7 +232,7 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
     digits = digits.rstrip("0") or "0"
     limit = 6 if count is None else count
     if count is not None and count > len(digits) >= point:
-        limit = len(digits)  # zeros that were not asked for do not count
+        limit = len(digits)  # zeros at the end do not count
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
         letter = "e" if mode == "g" else "E"
@@ -274,7 +274,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
         if length is None:
-            continue
+            continue  # unknown: it may fit
         if count is not None and length != count:
             raise FunctionProblem(
                 f"argument {position} has length {length}, which is inconsistent with "

@@ -36,12 +36,12 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 
 def _compute_keys(mapping: Value) -> Value:
     """Return the sorted keys; those of an unknown object are known by its type."""
-    kind = _find_keys_result_type([mapping])
+    result_type = _find_keys_result_type([mapping])
     if isinstance(mapping.type, ObjectType):
-        return Value(kind, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
+        return Value(result_type, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
     if mapping.raw is UNKNOWN:
-        return Value(kind, UNKNOWN)
-    return Value(kind, tuple([Value(STRING, k) for k in mapping.raw]))
+        return Value(result_type, UNKNOWN)
+    return Value(result_type, tuple([Value(STRING, k) for k in mapping.raw]))
 
 
 def _find_values_result_type(arguments: Sequence[Value]) -> Type:
@@ -75,15 +75,15 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
     mapping_type = mapping.type
     if mapping_type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    kind = _find_lookup_result_type([mapping, key])
+    result_type = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
     if fallback is not None and isinstance(mapping_type, MapType):
         try:
-            fallback = convert_value(fallback, kind)
+            fallback = convert_value(fallback, result_type)
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", 2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
-        return Value(kind, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
+        return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
@@ -130,9 +130,9 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
 
 def _compute_transpose(mapping: Value) -> Value:
     """Swap the keys and values of a map of lists: each value gets the list of its keys."""
-    kind = MapType(_STRINGS)
+    result_type = MapType(_STRINGS)
     if not mapping.is_wholly_known:
-        return Value(kind, UNKNOWN)
+        return Value(result_type, UNKNOWN)
     keys_by_value: dict[str, list[Value]] = {}
     for key, values in mapping.raw.items():
         if values.raw is None:
@@ -141,7 +141,7 @@ def _compute_transpose(mapping: Value) -> Value:
             if value.raw is None:
                 raise FixedProblem("input must not contain null string", 0)
             keys_by_value.setdefault(value.raw, []).append(Value(STRING, key))
-    return Value(kind, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
+    return Value(result_type, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
 
 
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
@@ -159,15 +159,15 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
     """Combine keys and values. Raises FunctionProblem for different numbers, or a null key."""
-    kind = _find_zip_map_result_type([keys, values])
+    result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
-        return Value(kind, UNKNOWN)
+        return Value(result_type, UNKNOWN)
     if len(keys.raw) != len(values.raw):
         raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
         raise FixedProblem("keys must not be null", 0)
     items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
-    return Value(kind, {k: items[k] for k in sorted(items)})
+    return Value(result_type, {k: items[k] for k in sorted(items)})
 
 
 def _build_mapping_parameter(name: str, description: str, **options: bool) -> Parameter:

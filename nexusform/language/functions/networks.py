@@ -52,7 +52,7 @@ def _require_whole_number(number: Any, name: str, position: int) -> int:
 def _compute_host_address(prefix: str, number: Any) -> str:
     """Compute the address of a host number; an IPv4 address within IPv6 is displayed as IPv4."""
     network = _parse_network(prefix)
-    host = _require_whole_number(number, "hostnum", 1)
+    host = _require_whole_number(number, "hostnum", position=1)
     size = network.num_addresses
     if not -size <= host < size:  # negative numbers count from the end
         raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
@@ -61,7 +61,7 @@ def _compute_host_address(prefix: str, number: Any) -> str:
 
 
 def _compute_netmask(prefix: str) -> str:
-    network = _parse_network(prefix, 0)
+    network = _parse_network(prefix, position=0)
     if network.version != 4:
         raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
     return str(network.netmask)
@@ -100,7 +100,7 @@ _MAX_NEW_BITS: Final = 32
 
 def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
     """Compute one subnet after the other, each longer than the prefix by its number of bits."""
-    network = _parse_network(prefix.raw, 0)
+    network = _parse_network(prefix.raw, position=0)
     next_address = int(network.network_address)
     end = next_address + network.num_addresses
     subnets: list[Value] = []
@@ -132,9 +132,9 @@ def _is_address_or_network_contained(prefix: str, inner: str) -> bool:
     """Check whether a prefix contains an address or network. Raises FunctionProblem for IPv4 in IPv6 or vice versa."""
     import ipaddress
 
-    network = _parse_network(prefix, 0)
+    network = _parse_network(prefix, position=0)
     if "/" in inner:
-        inner_network = _parse_network(inner, 1)
+        inner_network = _parse_network(inner, position=1)
         first: Any = inner_network.network_address
         last: Any = inner_network.broadcast_address
     else:

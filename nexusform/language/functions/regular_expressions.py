@@ -152,9 +152,9 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
 
 def _find_all_matches(pattern: Value, text: Value) -> Value:
     compiled_pattern = _compile_pattern_argument(pattern.raw)
-    kind = _find_capture_type(compiled_pattern)
+    match_type = _find_capture_type(compiled_pattern)
     return Value(
-        ListType(kind),
+        ListType(match_type),
         tuple([_build_match_groups(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)]),
     )
 
@@ -165,7 +165,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
         check_text_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
         return Value(STRING, text.raw.replace(pattern, replacement.raw))
-    compiled_pattern = _compile_pattern_argument(pattern[1:-1], 1)
+    compiled_pattern = _compile_pattern_argument(pattern[1:-1], position=1)
     pieces: list[str] = []
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):

@@ -54,13 +54,13 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """Return a list type for lists with a common one, else a tuple type; the open type with an unknown list."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
-    kinds = []
+    argument_types = []
     for position, argument in enumerate(arguments):
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("all arguments must be lists or tuples", position)
-        kinds.append(argument.type)
-    elements = [k.element for k in kinds if isinstance(k, ListType)]
-    common = unify_types(elements) if len(elements) == len(kinds) else None
+        argument_types.append(argument.type)
+    elements = [argument_type.element for argument_type in argument_types if isinstance(argument_type, ListType)]
+    common = unify_types(elements) if len(elements) == len(argument_types) else None
     if common is not None:
         return ListType(common)
     parts: list[Type] = []
@@ -76,13 +76,13 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
 
 def _join_lists(*arguments: Value) -> Value:
     """Evaluate `concat`: a list with converted elements if there is a common type, else a tuple."""
-    kind = _find_concat_result_type(arguments)
+    result_type = _find_concat_result_type(arguments)
     items: list[Value] = []
     for argument in arguments:
         items += argument.raw
-    if isinstance(kind, ListType):
-        return Value(kind, tuple([_convert(v, kind.element) for v in items]))
-    return Value(kind, tuple(items))
+    if isinstance(result_type, ListType):
+        return Value(result_type, tuple([_convert(v, result_type.element) for v in items]))
+    return Value(result_type, tuple(items))
 
 
 def _remove_duplicates(sequence: Value) -> Value:

@@ -43,11 +43,11 @@ def _build_operation(combine: _Combine) -> Callable[..., Value]:
     """Build a function of sets that combines one after the other, as items by their order key."""
 
     def combine_sets(*sets: Value) -> Value:
-        kind = _find_common_type(sets)
+        set_type = _find_common_type(sets)
         if not all(s.is_wholly_known for s in sets):
-            return Value(kind, UNKNOWN)
-        first, *further_sets = [_index_elements(convert_value(operand, kind)) for operand in sets]
-        return build_set(reduce(combine, further_sets, first).values(), _get_element_type(kind))
+            return Value(set_type, UNKNOWN)
+        first, *further_sets = [_index_elements(convert_value(operand, set_type)) for operand in sets]
+        return build_set(reduce(combine, further_sets, first).values(), _get_element_type(set_type))
 
     return combine_sets
 
@@ -58,11 +58,11 @@ def _index_elements(operand: Value) -> dict[Any, Value]:
 
 def _compute_union(*sets: Value) -> Value:
     """Combine the elements of all sets, unknown ones included: these remove none of the others."""
-    kind = _find_common_type(sets)
+    set_type = _find_common_type(sets)
     items: list[Value] = []
     for operand in sets:
-        items += convert_value(operand, kind).raw
-    return build_set(items, _get_element_type(kind))
+        items += convert_value(operand, set_type).raw
+    return build_set(items, _get_element_type(set_type))
 
 
 def _find_product_factor_type(factor_type: Type, position: int) -> Type:
@@ -87,9 +87,9 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 def _compute_cartesian_product(*sets: Value) -> Value:
     """Compute all combinations, the last factor varying fastest; only the bounds of an unknown number."""
-    kind = _find_product_type(sets)
-    assert isinstance(kind, (ListType, SetType))
-    row_type = kind.element
+    result_type = _find_product_type(sets)
+    assert isinstance(result_type, (ListType, SetType))
+    row_type = result_type.element
     assert isinstance(row_type, TupleType)
     if not all(map(_is_factor_length_known, sets)):
         bounds = [_compute_length_bounds(factor) for factor in sets]
@@ -99,14 +99,14 @@ def _compute_cartesian_product(*sets: Value) -> Value:
             longest = None if longest is None or high is None else longest * high
         # Rows may be equal: at least one remains.
         product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
-        return add_refinement(Value(kind, UNKNOWN), product_bounds)
+        return add_refinement(Value(result_type, UNKNOWN), product_bounds)
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
     factors: list[list[Value]] = []
     for operand, element_type in zip(sets, row_type.elements, strict=True):
         factors.append([convert_value(item, element_type) for item in operand.raw])
     rows = [Value(row_type, row) for row in product(*factors)]
-    return build_set(rows, row_type) if isinstance(kind, SetType) else Value(kind, tuple(rows))
+    return build_set(rows, row_type) if isinstance(result_type, SetType) else Value(result_type, tuple(rows))
 
 
 def _is_factor_length_known(factor: Value) -> bool:

@@ -46,7 +46,7 @@ _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
 def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
-        return "\n".join(_render_lines(value, 0)) + "\n"
+        return "\n".join(_render_lines(value, indent=0)) + "\n"
     first, *further_lines = _render_value(value, indent=2, column=0)
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):

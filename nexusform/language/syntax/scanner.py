@@ -325,7 +325,7 @@ class _Scanner:
             else:
                 self.offset = offset
                 if self._scan_rare_token(group, begin, offset, mode):
-                    return
+                    return  # a template begins or ends
                 offset = self.offset
                 continue
             starts.append(begin)

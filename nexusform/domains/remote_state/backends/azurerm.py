@@ -98,7 +98,7 @@ class AzureBackend(LineJournalBackend):
         self.write(document)
         self.check_lease()
         if keep:
-            return
+            return  # the journal continues with these records
         with self._convert_errors("empty the journal"):
             self._journal.delete()
 
@@ -135,7 +135,7 @@ class AzureBackend(LineJournalBackend):
         self._lease_state = _HeldBlobLease(client.id, LockLease(seconds, renew))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
-            return []
+            return []  # no warning
         return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its lease had expired."]
 
     def unlock(self, lock_id: str) -> None:
@@ -398,13 +398,13 @@ def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
     text = get_text(metadata, _LOCK)
     try:
         if not text:
-            return None
+            return None  # no holder
         try:
             return locks.parse_lock(base64.b64decode(text))
         except ValueError:
             return locks.parse_lock(text.encode())
     except ValueError:
-        return None
+        return None  # unreadable
 
 
 def _get_error_code(problem: Any) -> str:

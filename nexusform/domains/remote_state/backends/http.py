@@ -151,7 +151,7 @@ class HttpBackend:
         """Acquire the lock or raise StateLocked; without a lock address nothing is locked."""
         address = self._workspace_service.lock_address
         if not address:
-            return []
+            return []  # the server has no locks
         method, body = self._workspace_service.lock_method, locks.format_lock(info)
         answer = self._send_request(method, address, "lock the state", body, accepted=_LOCKED_STATUSES)
         if answer.status in _LOCKED_STATUSES:
@@ -166,7 +166,7 @@ class HttpBackend:
         """Release the lock. Raises BackendProblem if the server rejects it."""
         self._lock_id = ""
         if not self._workspace_service.lock_address:
-            return
+            return  # the server has no locks
         holder = self.read_lock()
         if holder is None or holder.id != lock_id:
             raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
@@ -176,7 +176,7 @@ class HttpBackend:
         """Return the lock holder, None without one. The protocol has no query: acquire the lock as a test."""
         address = self._workspace_service.lock_address
         if not address:
-            return None
+            return None  # the server has no locks
         probe = LockInfo(
             id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
         )
@@ -220,7 +220,7 @@ class HttpBackend:
     def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_monotonic_clock() - self._checked_at < seconds:
-            return
+            return  # not locked, or checked recently
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             detail = (
@@ -236,11 +236,11 @@ class HttpBackend:
     def _read_workspace_index(self) -> list[str]:
         """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
         if _WORKSPACE_MARK not in self._service.address:
-            return []
+            return []  # only the default workspace exists
         index = self._service.expand_workspace(_INDEX)
         content = self._read_document(index.address, "list the workspaces")
         if content is None:
-            return []
+            return []  # no workspace was created yet
         try:
             names = json.loads(content)["workspaces"]
         except (ValueError, KeyError, TypeError):
@@ -282,7 +282,7 @@ class HttpBackend:
             secret = f"{service.username}:{service.password}".encode()
             login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
         all_headers = {**dict(service.headers), **(headers or {}), **login}
-        request = WebRequest(method, address, body, all_headers, service.verify, service.max_bytes)
+        request = WebRequest(method, address, body, all_headers, verify=service.verify, max_bytes=service.max_bytes)
         pause = service.pause
         for remaining_attempts in reversed(range(service.attempts)):
             hint = ""

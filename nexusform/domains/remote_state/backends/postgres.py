@@ -139,7 +139,7 @@ class PostgresBackend:
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
-            return []
+            return []  # no warning
         return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its session had ended."]
 
     def unlock(self, lock_id: str) -> None:
@@ -402,7 +402,7 @@ def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
     if parts.get("service") or read_variable("PGSERVICE"):
         return {}  # its file may set host and encryption; `connect` checks the result
     if all(map(_is_this_machine, hosts)):
-        return {}
+        return {}  # local connections need no TLS
     mode = parts.get("sslmode") or read_variable("PGSSLMODE")
     if mode in ("disable", "allow", "prefer"):
         raise BackendProblem(f"sslmode is {mode}: {_PLAIN}")

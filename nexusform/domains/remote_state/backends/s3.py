@@ -125,7 +125,7 @@ class S3Backend(LineJournalBackend):
         lease.begin(sent_at)
         self._lease = lease
         if current is None:
-            return []
+            return []  # no warning
         previous_holder = locks.describe_lock_holder(current.holder)
         return [f"The lock of {previous_holder} was replaced: it was not renewed for {current.age:.0f} s."]
 
@@ -404,7 +404,7 @@ class _BucketJournal:
         """Delete objects older than this except the last; their numbers can no longer be written."""
         entries = self._objects.list_entries(self._prefix)
         if not entries:
-            return
+            return  # an empty journal
         newest = max(entry["LastModified"] for entry in entries)  # ages by the server's clock alone
         for entry in entries[:-1]:
             if (newest - entry["LastModified"]).total_seconds() > seconds:
