@@ -157,9 +157,8 @@ class LocalLockFile:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            if not (
-                holder.host == os.uname().nodename and is_process_dead(holder.pid, locks.read_lock_member(data, _START))
-            ):
+            start = locks.read_lock_member(data, _START)
+            if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
                 raise StateLocked(holder)
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)

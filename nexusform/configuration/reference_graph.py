@@ -227,7 +227,7 @@ def list_declarations(module: Module) -> Iterator[Declaration]:
 def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
-    """Add the dependencies of each declaration of a module, and of its called modules."""
+    """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})
         if call is not None:

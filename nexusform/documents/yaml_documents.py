@@ -258,12 +258,8 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
 
 def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
     """Convert a key to text, as in JSON (true, 1). Raises _InvalidDocument for null, a list or a mapping."""
-    if isinstance(name, str):
-        return name
-    if isinstance(name, bool):
-        return str(name).lower()
-    if isinstance(name, (int, float)):
-        return str(name)
+    if isinstance(name, (str, int, float)):
+        return str(name).lower() if isinstance(name, bool) else str(name)
     raise _InvalidDocument(position, "a key must be a text or a number.")
 
 
@@ -463,8 +459,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 class _UnsupportedJson(ValueError):
-    # Control flow of this file: the text needs the normal parser, which reports its errors.
-    pass
+    """Control flow of this file: the text needs the normal parser; it reports the errors."""
 
 
 def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:

@@ -76,7 +76,7 @@ class Confinement(Struct, frozen=True):
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
         # A hidden directory above the root hides nothing.
-        hidden = [path for path in (*self.hidden, *_SYSTEM_DIRECTORIES) if not _is_path_below(self.root, path)]
+        hidden = [name for name in (*self.hidden, *_SYSTEM_DIRECTORIES) if not _is_path_below(self.root, name)]
         if (
             not _is_path_below(real_path, self.root)
             or any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts)

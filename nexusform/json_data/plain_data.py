@@ -74,13 +74,10 @@ _SHARED_CLASSES: Final = frozenset({str, int, bool, type(None), Unknown})
 
 
 def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
-    """Convert the value to plain data. Return it, and the paths of the sensitive and ephemeral parts (`()` for
-    the whole).
+    """Convert the value to plain data. Return it, and the paths of its sensitive and ephemeral parts (whole: `()`).
 
     Parts below a sensitive part are not listed again.
     """
-    if not value.has_marks:
-        return _convert_raw_value(value), ()
     sensitive: list[Path] = []
     _collect_sensitive_paths(value, (), sensitive)
     return _convert_raw_value(value), tuple(sensitive)

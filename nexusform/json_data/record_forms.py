@@ -78,8 +78,7 @@ class RecordForm(Generic[Record]):
                     continue
                 if member.is_null_when_empty:
                     value = None
-            # Plain values without a part need no conversion.
-            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:
+            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:  # else it stays
                 value = _convert_value(value, member.convert)
             if member.is_spread:
                 document |= value

@@ -75,9 +75,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
 def _build_attribute_check(attribute: AttributeSchema) -> _Check:
     """Build the check of an attribute: its type, and for a primitive its choices or bounds."""
     check_type = _build_type_check(attribute.type)
-    if attribute.type.__class__ is not PrimitiveType:
-        return check_type
-    if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
+    if attribute.type.__class__ is not PrimitiveType or (attribute.minimum is None and not attribute.choices):
         return check_type
     choices = ", ".join(f'"{choice}"' for choice in attribute.choices)
     check_number = _check_range if attribute.allows_fractions else _check_whole_number
@@ -96,7 +94,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
-    """Build the check of all blocks of one type."""
+
     body = _build_body_check(block.schema)
     match block.nesting:
         case Nesting.SINGLE:
@@ -154,7 +152,6 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
 
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
-    """Build the check of a mapping; `rejects_null`: the check of an element also gets null, and reports it."""
 
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
@@ -202,8 +199,7 @@ def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
     return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
 
 
-#
-# It uses msgspec's own checks. A positive result implies that `validate_attributes` finds no error in attributes
+# The fast check is msgspec's own. A positive result implies that `validate_attributes` finds no error in attributes
 # read from JSON. After a negative result, `validate_attributes` decides and reports the errors.
 
 _Annotation: TypeAlias = Any  # an annotation that msgspec understands

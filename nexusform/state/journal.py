@@ -244,8 +244,7 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
         )
     if isinstance(record, InstanceOutcome):
         instance = None if record.instance is None else _build_instance_members(record.instance)
-        address, creation = str(record.address), record.creation
-        return _InstanceOutcomeLine(address, creation, instance=instance, error=record.error, number=record.number)
+        return _InstanceOutcomeLine(str(record.address), record.creation, instance, record.error, record.number)
     if isinstance(record, InstanceMoves):
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
     if isinstance(record, PlanPart | RunningOperation):
@@ -324,11 +323,9 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
             )
         case _InstanceOutcomeLine():
             instance = None if line.instance is None else _parse_instance(line.instance)
-            address = parse_address(line.address)
-            return InstanceOutcome(address, line.creation, instance=instance, error=line.error, number=line.number)
+            return InstanceOutcome(parse_address(line.address), line.creation, instance, line.error, line.number)
         case _InstanceMovesLine():
-            pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
-            return InstanceMoves(tuple(pairs))
+            return InstanceMoves(tuple((parse_address(source), parse_address(target)) for source, target in line.pairs))
         case PlanPart() | RunningOperation():
             return line
         case _ProgressLine():

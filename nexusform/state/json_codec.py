@@ -102,7 +102,6 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
                 duplicates[key] = None
             known_keys.add(key)
 
-    # Only keys matter: numbers are not converted.
     json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
     return list(duplicates)
 
@@ -254,8 +253,7 @@ class _JsonWriter:
             part = next(container.parts, None)
             if part is None:
                 stack.pop()
-                # The outermost container is only here to hold the value.
-                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()
+                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()  # 0: holds the value
                 continue
             if depth:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
@@ -293,9 +291,7 @@ class _JsonWriter:
         if isinstance(plain_value, (list, tuple)):
             return _OpenContainer(iter([(b"", part) for part in plain_value]), b"]"), b"["
         if is_dataclass(plain_value):
-            members = [
-                (member_field.name, getattr(plain_value, member_field.name)) for member_field in fields(plain_value)
-            ]
+            members = [(field.name, getattr(plain_value, field.name)) for field in fields(plain_value)]
         else:
             names = sorted(plain_value) if self._sort else list(plain_value)
             members = [(name, plain_value[name]) for name in names]
@@ -386,11 +382,10 @@ class _JsonScanner:
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
                 step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)  # past the colon
-            offset = (
-                self.scan_value(offset, (*path, step), tree[step])
-                if step in tree
-                else self._decode_value(text, offset)[1]
-            )
+            if step in tree:
+                offset = self.scan_value(offset, (*path, step), tree[step])
+            else:
+                offset = self._decode_value(text, offset)[1]
             offset = _skip_blanks(text, offset)
             if text[offset] == ",":
                 offset = _skip_blanks(text, offset + 1)

@@ -112,7 +112,7 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
     for address in state.instances:
         groups.setdefault((address.module, address.mode, address.type, address.name), []).append(address)
     resources = []
-    # The last part of the order is the instance key.
+
     for addresses in sorted(groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]):
         first = addresses[0]
         entry: dict[str, Any] = {"module": format_module(first.module)} if first.module else {}
@@ -215,10 +215,10 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     if not is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
-        return _build_foreign_document_error(
-            name,
-            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path.",
+        reason = (
+            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path."
         )
+        return _build_foreign_document_error(name, reason)
     if document.get("format") != FORMAT:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'

@@ -95,10 +95,8 @@ def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str
     """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
-    whole = PlanPart(
-        part=0, parts=len(pieces), steps=steps, plan_digest=plan_digest, lineage=lineage, serial=serial, data=""
-    )
-    return [replace(whole, part=index, data=piece) for index, piece in enumerate(pieces)]
+    count = len(pieces)
+    return [PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)]
 
 
 class ApplyTracker:
@@ -156,12 +154,8 @@ class ApplyTracker:
             return None  # interrupted before its first change: the plan is not started
         if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
             return None  # completed
-        return UnfinishedApply(
-            parts=tuple(self._parts),
-            completed_steps=frozenset(self._completed_steps),
-            has_ended=self._has_ended,
-            running_operations=dict(self._running_operations),
-        )
+        completed_steps, running_operations = frozenset(self._completed_steps), dict(self._running_operations)
+        return UnfinishedApply(tuple(self._parts), completed_steps, self._has_ended, running_operations)
 
 
 MAX_APPLIED_PLANS = 256

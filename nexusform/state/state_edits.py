@@ -47,10 +47,10 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     if bool(source.type) != bool(target.type):
-        raise _build_error(
-            "moved-between-kinds",
-            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target}).",
+        detail = (
+            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target})."
         )
+        raise _build_error("moved-between-kinds", detail)
     if (source.mode, source.type) != (target.mode, target.type):
         raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
     sources = select_instances(state, [source])
@@ -115,10 +115,8 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
         if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:
             occupied_addresses.append(address)
     if occupied_addresses:
-        raise _build_error(
-            "move-target-exists",
-            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm).",
-        )
+        detail = f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm)."
+        raise _build_error("move-target-exists", detail)
 
 
 def move_instances(state: State, pairs: Pairs) -> State:

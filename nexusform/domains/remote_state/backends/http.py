@@ -163,7 +163,7 @@ class HttpBackend:
         return []
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem if the server rejects it."""
+        """Release the lock. Raises BackendProblem if it is not held under this id, or the server rejects it."""
         self._lock_id = ""
         if not self._workspace_service.lock_address:
             return  # the server has no locks
@@ -223,10 +223,9 @@ class HttpBackend:
             return  # not locked, or checked recently
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
-            detail = (
+            raise BackendProblem(
                 f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
             )
-            raise BackendProblem(detail)
         self._checked_at = locks.read_monotonic_clock()
 
     def _send_unlock(self, info: LockInfo) -> None:
