@@ -102,7 +102,7 @@ class HttpBackend:
             self._add_to_workspace_index()
             return
         address = self._workspace_service.address
-        if self._lock_id:  # as Terraform: the server checks it
+        if self._lock_id:  # as Terraform sends it
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
