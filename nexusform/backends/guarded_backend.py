@@ -68,8 +68,8 @@ class OverwriteGuardBackend:
 
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
-        document = self._read_document()
-        if not self._has_verified:
+        document = self._run("read the state", self.inner.read)
+        if not self._has_verified:  # later, only our own writes change it
             self._record_known_state_document(document)
         return document
 
@@ -147,8 +147,9 @@ class OverwriteGuardBackend:
         self._run("delete the workspace", lambda: self.inner.delete_workspace(name))
 
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
+        """Run an operation on `size` bytes; a remote one within a deadline, with any error as a BackendProblem."""
         if self._deadline is None:
-            return work()
+            return work()  # a local backend
         try:
             return self._deadline.run(description, work, size)
         except (BackendProblem, StateLocked):
@@ -161,10 +162,8 @@ class OverwriteGuardBackend:
                 f"({type(problem).__name__}). Check the server and the address."
             ) from problem
 
-    def _read_document(self) -> bytes | None:
-        return self._run("read the state", self.inner.read)
-
     def _append_journal_records(self, records: Sequence[bytes]) -> None:
+        """Append records at once if the backend can, else one by one."""
         if isinstance(self.inner, BatchJournalBackend):
             self.inner.append_all(records)
             return
@@ -179,7 +178,7 @@ class OverwriteGuardBackend:
         """Verify before the first write that the document is unchanged. Raises BackendProblem."""
         if self._has_verified:
             return
-        stored = self._read_document()
+        stored = self._run("read the state", self.inner.read)
         if self._known_digest == _UNREAD:
             if stored is not None:
                 raise BackendProblem(
@@ -224,6 +223,7 @@ class _StateIdentity(Struct, frozen=True):
 
 
 def _describe_state_document(document: bytes | None) -> str:
+    """Describe a document for a message: by lineage and serial, or by size if it is no state."""
     if document is None:
         return "no state"
     try:

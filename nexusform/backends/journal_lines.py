@@ -68,7 +68,7 @@ class LineBatcher:
         """Write the lines in order, together with other waiting ones. Raises the exceptions of `write`."""
         with self._queue:
             self._pending.extend(lines)
-            self._last_added += 1
+            self._last_added += 1  # calls are numbered
             number = self._last_added
         with self._writing:
             if self._failure is not None:
@@ -77,7 +77,7 @@ class LineBatcher:
                 return  # an earlier caller has written our lines
             with self._queue:
                 batch, self._pending = self._pending, []
-                reached = self._last_added
+                reached = self._last_added  # the last call with lines in this batch
             try:
                 self._write(batch)
             except Exception as failure:

@@ -44,6 +44,7 @@ class _FlockResult(Enum):
 
 
 def _try_exclusive_file_lock(descriptor: int) -> _FlockResult:
+    """Try to get the flock of an open file without waiting."""
     if sys.platform == "win32":
         return _FlockResult.UNSUPPORTED
     import fcntl
@@ -70,7 +71,7 @@ class LocalLockFile:
             for _ in range(_ATTEMPTS):
                 try:
                     if self._create_lock_file(info):
-                        return []
+                        return []  # acquired
                     warnings = self._replace_dead_holder(info)
                 except FileNotFoundError:
                     continue  # the lock was released, or its empty directory was removed
@@ -102,20 +103,21 @@ class LocalLockFile:
     def check_still_held(self) -> None:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
         if self._descriptor is not None and not self._is_same_file_at_path(self._descriptor):
-            raise BackendProblem(
-                f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
-            )
+            detail = f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
+            raise BackendProblem(detail)
 
     def _read_lock_file(self) -> bytes | None:
+        """Return the content of the lock file; None without one, b"" for anything else at its path."""
         with convert_os_errors("read the lock file", self._path):
             try:
                 return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
             except FileNotFoundError:
-                return None
+                return None  # no lock
             except (NotRegularFile, FileTooLarge):
                 return b""  # a lock nevertheless, of an unknown holder
 
     def _create_lock_file(self, info: LockInfo) -> bool:
+        """Create the lock file, complete from the start; False if there is one."""
         self._created_directories += make_directories(self._path.parent)
         temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
@@ -130,7 +132,7 @@ class LocalLockFile:
                 try:
                     descriptor = _write_lock_file(self._path, info)
                 except FileExistsError:
-                    return False
+                    return False  # another process was faster
         finally:
             temporary_path.unlink()
         self._descriptor = descriptor
@@ -142,23 +144,21 @@ class LocalLockFile:
         return temporary_path, _write_lock_file(temporary_path, info)
 
     def _replace_dead_holder(self, info: LockInfo) -> list[str] | None:
-        """Replace a dead holder; None if the file changed meanwhile. May raise StateLocked, OSError."""
+        """Replace a dead holder and return a warning; None if the file changed meanwhile. May raise StateLocked."""
         try:
             descriptor = self._open_existing()
         except NotRegularFile:
             raise StateLocked(self.read_holder()) from None
         try:
-            # Without flock support a holder cannot be replaced without a race.
             has_flock = _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN
             if not self._is_same_file_at_path(descriptor):
-                return None
-            if not has_flock:
+                return None  # its holder released or replaced it
+            if not has_flock:  # the holder lives, or without flock support it cannot be replaced without a race
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            if not (
-                holder.host == os.uname().nodename and is_process_dead(holder.pid, locks.read_lock_member(data, _START))
-            ):
+            start = locks.read_lock_member(data, _START)
+            if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
                 raise StateLocked(holder)
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)
@@ -169,9 +169,10 @@ class LocalLockFile:
             os.close(descriptor)
 
     def _open_existing(self) -> int:
+        """Open the lock file, for writing if permitted: NFS requires it for a flock."""
         try:
             return open_regular_file(self._path, os.O_RDWR, follow=False)
-        except PermissionError:
+        except PermissionError:  # the file of another user
             return open_regular_file(self._path, follow=False)
 
     def _is_same_file_at_path(self, descriptor: int) -> bool:
@@ -181,6 +182,7 @@ class LocalLockFile:
             return False
 
     def _remove_lock_file(self) -> None:
+        """Remove the lock file, also an empty directory at its path."""
         with convert_os_errors("remove the lock file", self._path), suppress(FileNotFoundError):
             if self._path.is_dir() and not self._path.is_symlink():
                 self._path.rmdir()
@@ -188,6 +190,7 @@ class LocalLockFile:
                 self._path.unlink()
 
     def _release_file_lock(self) -> None:
+        """Release the flock, and remove directories created only for the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -211,12 +214,12 @@ def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
     boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
     if not boot or len(fields) <= _START_FIELD:
-        return ""
+        return ""  # no /proc, or no such process
     return f"{boot.strip()}/{fields[_START_FIELD]}"
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
-    """Return whether the process with this number and start mark has ended, as far as known."""
+    """Return whether the process with this number and start mark ("": unknown) has ended; False if unknown."""
     if pid <= 0 or sys.platform == "win32":
         return False
     try:
@@ -227,7 +230,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
     fields = _read_process_fields(pid)
     if fields and fields[_STATE_FIELD] in ("Z", "X"):
         return True  # ended, but not yet collected by its parent
-    return bool(mark) and read_process_start(pid) not in (mark, "")
+    return bool(mark) and read_process_start(pid) not in (mark, "")  # a new process has the number
 
 
 def _read_process_fields(pid: int) -> list[str]:

@@ -59,7 +59,7 @@ def _is_lock_id_typeable(lock_id: str) -> bool:
 
 
 def read_lock_member(data: bytes, name: str) -> str:
-    """Return one member as text, "" if it is missing."""
+    """Return one member as text, "" if it is missing or no text."""
     value = _parse_lock_document(data).get(name, "")
     return value if isinstance(value, str) else ""
 
@@ -68,7 +68,7 @@ def _parse_lock_document(data: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        return {}
+        return {}  # without members the lock is unreadable
     return get_mapping(document)
 
 
@@ -111,9 +111,8 @@ def read_lease_seconds() -> int:
     if not text:
         return LEASE_SECONDS
     if not text.isdigit() or not MINIMUM_SECONDS <= int(text) <= MAXIMUM_SECONDS:
-        raise BackendProblem(
-            f'{LEASE_VARIABLE}="{text}" must be a whole number from {MINIMUM_SECONDS} to {MAXIMUM_SECONDS}.'
-        )
+        detail = f'{LEASE_VARIABLE}="{text}" must be a whole number from {MINIMUM_SECONDS} to {MAXIMUM_SECONDS}.'
+        raise BackendProblem(detail)
     return int(text)
 
 

@@ -62,7 +62,7 @@ class BackendDefinition(Struct, frozen=True):
         return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
 
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
-        """Return a warning about a server with an unverified certificate, or ""."""
+        """Return a warning about servers with unverified certificates; "" without any."""
         if not settings.get(self.unverified_setting):
             return ""
         servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_server_urls(settings)}
@@ -124,9 +124,8 @@ def require_backend_package(backend: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise BackendProblem(
-            f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
-        ) from None
+        detail = f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
+        raise BackendProblem(detail) from None
 
 
 # In listing order: a line each here, or in domain_table.py.

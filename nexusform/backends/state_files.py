@@ -66,10 +66,10 @@ class JournalFile:
         with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:
-            return []
+            return []  # no journal, or an empty one
         from nexusform.backends.journal_lines import list_pending_records
 
-        lines = data.split(b"\n")[:-1]
+        lines = data.split(b"\n")[:-1]  # after the last newline there is nothing, or an incomplete line
         return list_pending_records(lines, document())
 
     def _append_lines_durably(self, lines: Sequence[bytes]) -> None:
@@ -106,7 +106,7 @@ class JournalFile:
 
 
 def _remove_incomplete_line(path: Path) -> None:
-    """Remove the bytes after the last newline: the write of an interrupted process."""
+    """Remove the bytes after the last newline, found from the end: the write of an interrupted process."""
     with os.fdopen(open_regular_file(path, os.O_RDWR, follow=False), "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -127,9 +127,8 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
     try:
         yield
     except NotRegularFile:
-        raise BackendProblem(
-            f'"{path}" is not a regular file. State, journals and locks must be regular files.'
-        ) from None
+        detail = f'"{path}" is not a regular file. State, journals and locks must be regular files.'
+        raise BackendProblem(detail) from None
     except FileTooLarge as problem:
         raise registry.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:

@@ -56,7 +56,7 @@ def _prepare_new_body(
 ) -> PreparedBody:
     """Prepare a body: validate it against its schema once, for evaluation per instance."""
     parts = unpack_result(decode_body(body, body_schema), problems)
-    # Values of every instance; computed attributes only if they are configured.
+    # Values of every instance; a computed attribute without a default has none until it is configured or planned.
     template: dict[str, Any] = {
         n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None
     }
@@ -105,7 +105,7 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }
-    if blocks:
+    if blocks:  # a dynamic block generates nested ones
         blocks["dynamic"] = ("type",)
     computed = frozenset(name for name, attribute in schema.attributes.items() if not attribute.is_configurable)
     return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
@@ -118,7 +118,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configurable arguments of the body, in the schema's order."""
+    """Collect the configured arguments in the schema's order; report missing and computed ones."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)
@@ -138,7 +138,7 @@ def _prepare_arguments(
 
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
-    """Evaluate a constant now; its errors are reported once, not per instance."""
+    """Evaluate a constant into the template; its errors are reported once, not per instance. Null keeps the default."""
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
     problems.extend(new_problems)
     name = argument.attribute.name
@@ -152,7 +152,7 @@ def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], pr
 def _add_static_or_dynamic_block(
     block: Block, schema: BlockSchema, items: dict[str, list[StaticBlock | RepeatedBlock]], problems: list[Diagnostic]
 ) -> None:
-    """Add a static or dynamic block under its type."""
+    """Add a static or dynamic block under its type; an unusable dynamic block is reported and not added."""
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
@@ -167,7 +167,7 @@ def _add_static_or_dynamic_block(
         inner = schema.blocks[dynamic.type].schema
         body_schema = build_body_schema(inner)
         if dynamic.lacks_label:
-            # The label as an argument of the content is the same mistake.
+            # Accept the label as an argument of the content: the missing label is already reported.
             misplaced_label = {labels[dynamic.type]: False}
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
         body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)

@@ -108,18 +108,19 @@ def decode_configuration(
     With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
     empty and has no directory, because references cannot be checked.
     """
-    tree = _SharedDecoderState(read_module, known_types, read_constants)
-    module, settings = _Decoder(tree, root, (), (), (root.identity,)).decode_module()
-    if tree.files_with_errors:
-        module = Module((), "")
+    shared = _SharedDecoderState(read_module, known_types, read_constants)
+    module, settings = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,)).decode_module()
+    if shared.files_with_errors:
+        module = Module(path=(), directory="")
     # A module that is called twice reports everything twice.
-    unique_problems = {(problem.id, problem.detail, problem.subject): problem for problem in tree.problems}
+    unique_problems = {(problem.id, problem.detail, problem.subject): problem for problem in shared.problems}
     problems = (
         problem
         for problem in unique_problems.values()
-        if problem.subject is None or problem.subject.filename not in tree.files_with_errors
+        # The blocks of a file with syntax errors are incomplete: only its syntax errors are reported, by its reader.
+        if problem.subject is None or problem.subject.filename not in shared.files_with_errors
     )
-    return Configuration(module, settings, tree.files, tree.constants), sort_by_position(problems)
+    return Configuration(module, settings, shared.files, shared.constants), sort_by_position(problems)
 
 
 class _DuplicateBlockError(NamedTuple):
@@ -175,8 +176,8 @@ class _Decoder:
         self.constants: Scope = EMPTY_SCOPE
         self.shared = shared
         self.source = source
-        self.path = path
-        self.prefix = prefix
+        self.path = path  # names of the calls from the root
+        self.prefix = prefix  # positions of these calls: file and byte
         self.chain = chain
         self.problems = shared.problems
         self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
@@ -193,7 +194,7 @@ class _Decoder:
         self.imports: list[ImportBlock] = []
 
     def decode_module(self) -> tuple[Module, Settings]:
-        """Decode the module and its settings."""
+        """Decode the module and its settings; override files are applied first, module calls decoded last."""
         blocks, override_blocks = self._collect_primary_and_override_blocks()
         settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
@@ -204,15 +205,16 @@ class _Decoder:
             previous_count = len(self.problems)
             settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
             self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
-        locals_blocks: list[Block] = []
-        if override_blocks and not self.has_syntax_errors:
+        locals_overrides: list[Block] = []
+        if override_blocks and not self.has_syntax_errors:  # else the block to override may be missing
             from nexusform.configuration.override_files import apply_overrides
 
-            blocks, locals_blocks = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
+            blocks, locals_overrides = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
         calls = [(block, location) for block, location in blocks if block.type == "module"]
         self._decode_blocks_of_module((block, location) for block, location in blocks if block.type != "module")
-        for block in locals_blocks:
+        for block in locals_overrides:
             self._override_local_values(block)
+        # The source of a module call may use constant variables and locals.
         if calls or any(variable.const for variable in self.variables.values()):
             self.constants = self._evaluate_constants_for_module_sources()
         self._decode_blocks_of_module(calls)
@@ -233,18 +235,17 @@ class _Decoder:
         return module, settings
 
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
-        """Read blocks, and add their headers to their problems."""
+        """Read blocks, and add their headers to their problems, except to those about files of a called module."""
         for block, location in blocks:
             previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
             header = format_block_header(block)
-            for index in range(previous_count, len(self.problems)):
-                problem = self.problems[index]
+            for index, problem in enumerate(self.problems[previous_count:], start=previous_count):
                 if not problem.block and (block.type != "module" or _is_about_block(problem, block)):
                     self.problems[index] = replace(problem, block=header)
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
-        """Return the names for module sources: constant variables, and locals."""
+        """Return the names for module sources: locals, and constant variables as set by the call (root: the user)."""
         from nexusform.configuration.variable_values import ConstantVariableScope, evaluate_constant_variables
 
         variables = {name: variable for name, variable in self.variables.items() if variable.const}
@@ -293,6 +294,7 @@ class _Decoder:
             self._add_unique_declaration(self.locals, local, _LOCAL)
 
     def _override_local_values(self, block: Block) -> None:
+        """Replace local values by those of a `locals` block of an override file; an undeclared name is an error."""
         from nexusform.configuration.value_blocks import decode_locals_block  # loaded on first use
 
         for local in decode_locals_block(block, self.problems):
@@ -314,13 +316,13 @@ class _Decoder:
             self._add_unique_declaration(self.outputs, output, _OUTPUT)
 
     def _add_unique_declaration(
-        self, items: dict[str, _Named], item: _Named, duplicate_error: _DuplicateBlockError, headline: str = ""
+        self, declarations: dict[str, _Named], new: _Named, duplicate_error: _DuplicateBlockError, headline: str = ""
     ) -> None:
-        """Add the first item of each name; a later one is an error."""
-        earlier = items.setdefault(item.name, item)
-        if earlier is not item:
-            detail = describe_duplicate(duplicate_error.description, item.name, earlier.span, duplicate_error.rule)
-            self._add_error(duplicate_error.diagnostic_id, detail, item.span, headline)
+        """Add the first declaration of each name; a later one is an error."""
+        earlier = declarations.setdefault(new.name, new)
+        if earlier is not new:
+            detail = describe_duplicate(duplicate_error.description, new.name, earlier.span, duplicate_error.rule)
+            self._add_error(duplicate_error.diagnostic_id, detail, new.span, headline)
 
     def add_resource(self, block: Block, location: BlockLocation) -> None:
         """Read a `resource` or `data` block."""
@@ -331,10 +333,11 @@ class _Decoder:
             self.resources.setdefault((mode, resource.type, resource.name), resource)
 
     def _report_duplicate_resource(self, resource: ResourceBlock) -> None:
+        """Report an earlier block of the same type and name, also the data block of a check."""
         duplicate = self.resources.get((resource.mode, resource.type, resource.name))
         earlier = duplicate or self.check_data_blocks.get(resource.address)
         if earlier is None:
-            return
+            return  # the first of its name
         position = describe_span(earlier.header_span)
         word, noun = ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
         detail = (
@@ -345,15 +348,15 @@ class _Decoder:
         self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
     def add_provider(self, block: Block, _location: BlockLocation) -> None:
-        """Read a `provider` block."""
+        """Read a `provider` block; a second one of the same name and alias is an error."""
         from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
 
         provider = decode_provider_block(block, self.problems)
         if provider is None:
-            return
+            return  # reported as invalid
         earlier = self.providers.setdefault(provider.key, provider)
         if earlier is provider:
-            return
+            return  # the first of its name and alias
         position = describe_span(earlier.span)
         if provider.alias:
             detail = (
@@ -397,12 +400,12 @@ class _Decoder:
             self.imports.append(import_block)
 
     def add_check_block(self, block: Block, location: BlockLocation) -> None:
-        """Read a `check` block."""
+        """Read a `check` block: one or more asserts, and at most one data block."""
         from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
 
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
-            return
+            return  # reported as invalid
         parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
         if not any(b.type == "assert" for b in parts.blocks):
@@ -425,7 +428,7 @@ class _Decoder:
 
         header = decode_module_call(block, self.problems, self.constants)
         if header is None:
-            return
+            return  # reported as invalid
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
             detail = describe_duplicate("A module call named", header.name, self.calls[header.name].header_span, rule)
@@ -439,11 +442,12 @@ class _Decoder:
         path = (*self.path, header.name)
         files = self._load_called_module_files(header)
         if files is None:
-            return Module(path, "")
+            return Module(path, directory="")
         prefix = (*self.prefix, (location.file, block.span.start.byte))
-        child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
+        chain = (*self.chain, files.identity)
+        child = _Decoder(self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants))
         module = child.decode_module()[0]
-        if not child.has_syntax_errors:
+        if not child.has_syntax_errors:  # else variables may be missing
             # Report unknown, deprecated and missing inputs of a call.
             from nexusform.configuration.module_blocks import MODULE_SCHEMA
             from nexusform.configuration.value_blocks import build_deprecated_variable_warning
@@ -462,11 +466,11 @@ class _Decoder:
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
-        """Return the files of a called module; None if it calls itself or there are too many."""
+        """Return the files of a called module; None, and an error, if unreadable, in a cycle of calls or too many."""
         shared = self.shared
         shared.call_count += 1
         if shared.call_count > MAX_MODULE_CALLS:
-            if shared.call_count == MAX_MODULE_CALLS + 1:
+            if shared.call_count == MAX_MODULE_CALLS + 1:  # reported once
                 detail = f"The modules call each other more than {MAX_MODULE_CALLS:,} times in all."
                 self._add_error("too-many-modules", detail, header.header_span)
             return None
@@ -474,7 +478,7 @@ class _Decoder:
             detail = f"The modules nest deeper than {MAX_MODULE_DEPTH} levels."
             self._add_error("too-many-modules", detail, header.header_span)
             return None
-        files = shared.read_module(self.source.directory, header) if header.source else None
+        files = shared.read_module(self.source.directory, header) if header.source else None  # "": reported as invalid
         if files is None or files.identity not in self.chain:
             return files
         detail = (

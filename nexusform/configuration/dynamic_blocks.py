@@ -32,7 +32,7 @@ from nexusform.schemas.value_types import (
     TupleType,
     describe_type,
 )
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_object
+from nexusform.values.typed_value import Value, build_object
 
 if TYPE_CHECKING:
     from nexusform.diagnostics.diagnostic import Span
@@ -83,45 +83,46 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
 
     `label_names` maps the block types allowed here to the name of their label ("" for none).
     """
-    kind = block.labels[0].value
-    if kind not in label_names:
-        detail = f'Blocks of type "{kind}" are not expected here.{suggest_name(kind, label_names)}'
+    block_type = block.labels[0].value
+    if block_type not in label_names:
+        detail = f'Blocks of type "{block_type}" are not expected here.{suggest_name(block_type, label_names)}'
         problems.append(build_error("unsupported-block-type", detail, block.labels[0].span))
         return None
     parts, new_problems = decode_body(block.body, _PARTS)
     problems.extend(new_problems)
-    bodies = parts.blocks
-    if len(bodies) > 1:
+    content_blocks = parts.blocks
+    if len(content_blocks) > 1:
         detail = "Only one nested content block is allowed for each dynamic block."
-        problems.append(build_error("extraneous-dynamic-content-block", detail, bodies[1].header_span))
-    if not bodies:
+        problems.append(build_error("extraneous-dynamic-content-block", detail, content_blocks[1].header_span))
+    if not content_blocks:
         detail = 'A dynamic block needs a nested block of type "content" that describes each generated block.'
         problems.append(build_error("missing-dynamic-content-block", detail, block.header_span))
     for_each = parts.attributes.get("for_each")
     label_attribute = parts.attributes.get("labels")
+    # An unknown argument may be a misspelled `labels`: do not report a missing label, too.
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
     label = None
     if label_attribute is not None or not is_misspelled:
-        label = _decode_generated_block_label(label_attribute, block, label_names[kind], problems)
-    iterator = _decode_iterator_name(parts.attributes.get("iterator"), kind, problems)
-    if for_each is None or not bodies or iterator is None:
-        return None
+        label = _decode_generated_block_label(label_attribute, block, label_names[block_type], problems)
+    iterator = _decode_iterator_name(parts.attributes.get("iterator"), block_type, problems)
+    if for_each is None or not content_blocks or iterator is None:
+        return None  # each of these is reported above
     return DynamicBlock(
-        type=kind,
+        type=block_type,
         for_each=for_each.expression,
         iterator=iterator,
         label=label,
-        lacks_label=label is None and bool(label_names[kind]),
-        content=bodies[0].body,
+        lacks_label=label is None and bool(label_names[block_type]),
+        content=content_blocks[0].body,
         span=block.span,
         header_span=block.header_span,
     )
 
 
-def _decode_iterator_name(attribute: Attribute | None, kind: str, problems: list[Diagnostic]) -> str | None:
+def _decode_iterator_name(attribute: Attribute | None, block_type: str, problems: list[Diagnostic]) -> str | None:
     """Return the name of the iterator, by default that of the blocks; None if it is invalid."""
     if attribute is None:
-        return kind
+        return block_type
     match attribute.expression:
         case Traversal(root, ()):
             return root.name
@@ -162,7 +163,7 @@ def _decode_generated_block_label(
 
 
 def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
-    """Build one scope for each block to generate, in iteration order; None if unknown."""
+    """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid."""
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:
         return None, problems
@@ -173,7 +174,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
         pairs = [(Value(STRING, k), v) for k, v in value.raw.items()]
     elif isinstance(value.type, SetType):
         if not value.is_wholly_known:
-            return None, problems
+            return None, problems  # unknown elements may be equal to others
         pairs = [(v, v) for v in value.raw]
     else:
         pairs = [(Value(NUMBER, i), v) for i, v in enumerate(value.raw)]
@@ -197,17 +198,11 @@ def _explain_not_iterable(value: Value) -> str:
     return ""
 
 
-def build_unknown_scope(block: DynamicBlock, scope: Scope) -> IteratorScope:
-    """Build a scope with an unknown iterator, to find errors in the content."""
-    return IteratorScope(scope, block.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
-
-
 def evaluate_label(expression: Expression, scope: Scope) -> tuple[str | None, list[Diagnostic]]:
     """Evaluate the label of one generated block; None if it is unknown or invalid."""
     value, problems = evaluate_expression(expression, scope)
     if has_errors(problems) or not value.is_known:
         return None, problems
-    reason = ""
     if value.is_null:
         reason = "Cannot use a null value as a dynamic block label."
     elif value.marks:

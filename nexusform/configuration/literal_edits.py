@@ -48,7 +48,7 @@ def build_literal_edit(
 def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
     """Return the new texts of the files changed by the edits, by name."""
     texts: dict[str, bytes] = {}
-    for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):
+    for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):  # keeps earlier offsets valid
         name, span = edit.span.filename, edit.span
         text = texts.get(name, files[name].text.encode())
         texts[name] = text[: span.start.byte] + edit.after.encode() + text[span.end.byte :]
@@ -56,11 +56,11 @@ def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdi
 
 
 def is_literal_expression(expression: syntax.Expression) -> bool:
-    """Check whether an expression is a literal: a number, text without interpolation, a list of these."""
+    """Check whether an expression is a literal: a number, bool, null, text without interpolation, a list of these."""
     if isinstance(expression, syntax.TupleCons):
         return all(is_literal_expression(item) for item in expression.items)
     if isinstance(expression, syntax.Unary):
-        return isinstance(expression.operand, syntax.Literal)
+        return isinstance(expression.operand, syntax.Literal)  # a negative number
     if isinstance(expression, syntax.Template):
         return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)
     return isinstance(expression, syntax.Literal | syntax.StringLiteral)
@@ -72,9 +72,9 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
     for step in address.module:
         call = module.calls.get(step.name)
         if call is None or get_repetition_argument(call.count, call.for_each):
-            return None
+            return None  # a missing module, or one with several instances
         if sum(other.module.directory == call.module.directory for other in module.calls.values()) > 1:
-            return None
+            return None  # an edit would change the files of another call, too
         module = call.module
     block = module.resources.get((address.mode, address.type, address.name))
     return None if block is None or get_repetition_argument(block.count, block.for_each) else block
@@ -83,7 +83,7 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
     """Find the argument at a path: through blocks by type, then by label or number if there are any."""
     if isinstance(body, syntax.JsonBody) or not path:
-        return None
+        return None  # JSON is not edited; a path needs a name
     name, remaining_path = path[0], path[1:]
     if not remaining_path:
         return next((attribute for attribute in body.attributes if attribute.name == name), None)

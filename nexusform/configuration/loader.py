@@ -109,13 +109,12 @@ def load_configuration(
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
-        root = reader.read_module(directory, None)
+        root = reader.read_module(directory, call=None)
         if root is None:
-            return Configuration(Module((), ""), Settings(), {}), reader.problems
+            return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
         root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
-        configuration, new_problems = decode_configuration(
-            root, reader.read_called_module, KnownTypes(managed, data), read_constants
-        )
+        known_types = KnownTypes(managed, data)
+        configuration, new_problems = decode_configuration(root, reader.read_called_module, known_types, read_constants)
     return configuration, [*reader.problems, *new_problems]
 
 
@@ -130,9 +129,9 @@ def read_root_variables(
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
     """Return the value of every variable of the root module with its origin.
 
-    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Files of the directory
-    have lower precedence, the environment lower still; `assignments_override` has the highest. Source lines of these
-    files are never displayed, since they may contain secrets.
+    `var_options` are ("var", "name=value") and ("var-file", path) in the order given. Automatic variable files of the
+    directory have lower precedence, the environment lower still; `assignments_override` has the highest. Source lines
+    of variable files are never displayed, since they may contain secrets.
     """
     if not configuration.root.directory:
         return {}, []  # its files have errors: the declarations are unknown
@@ -149,7 +148,7 @@ def read_root_variables(
 def check_constant_variables(configuration: Configuration, values: Mapping[str, Value]) -> Iterator[Diagnostic]:
     """Yield errors for constant variables with other values than during the reading of modules."""
     for name, constant in configuration.constants.items():
-        if values.get(name, constant) != constant:
+        if values.get(name, constant) != constant:  # without any value (after errors) there is nothing to compare
             detail = (
                 f"var.{name} is constant: modules were read with another value. Set it by its default, -var, a "
                 "variable file of the directory or NF_VAR_."
@@ -166,24 +165,24 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value of each of the variables with its origin. See `read_root_variables` for the arguments."""
+    """Return each variable's value and origin as `read_root_variables`, with warnings of unread values of Terraform."""
     problems: list[Diagnostic] = []
-    automatic = list_automatic_variable_files(directory)
-    options = (*(("var-file", path) for path in automatic), *var_options)
+    automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
+    options = (*automatic_options, *var_options)
     assignments = parse_environment_variables(environment)
+    # The last assignment of a variable counts.
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
-    read_files = [Path(text).name for kind, text in options if kind == "var-file"]
+    read_files = {Path(text).name for kind, text in options if kind == "var-file"}
 
     def explain_missing_value(name: str) -> str:
         """Return a hint on the intended source of the variable's value, with a leading blank, or ""."""
         if f"TF_VAR_{name}" in environment:
             return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
-        read_set = set(read_files)
         for file in list_directory(directory):
             new_name = _suggest_nexusform_file_name(file, _VARIABLE_ENDINGS)
             if new_name:
                 return f' "{file}" is not read: its name would have to be "{new_name}".'
-            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_set:
+            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_files:
                 return f' "{file}" is read only with -var-file={file}.'
         return ""
 
@@ -201,13 +200,11 @@ def read_given_variables(
 def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
-    """Yield the assignments of variable files and -var, in their order."""
+    """Yield the assignments of variable files and -var, in their order; invalid ones are reported."""
     for kind, text in options:
         if kind == "var-file":
             yield from _read_variable_file(text, confinement, problems)
-            continue
-        assignment = unpack_result(parse_variable_option(text), problems)
-        if assignment is not None:
+        elif (assignment := unpack_result(parse_variable_option(text), problems)) is not None:
             yield assignment
 
 
@@ -229,7 +226,7 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Return the files of one directory; None if it cannot be read."""
+        """Return the files of one directory; None, and an error, if it cannot be read. `call` is None for the root."""
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
@@ -239,8 +236,8 @@ class _FileReader:
             unsaved_files = [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == identity]  # noqa: PTH119, PTH120 - as strings
             names = sorted({*os.listdir(identity), *unsaved_files}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
-            kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
-            self._add_error(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
+            diagnostic_id = "unreadable-module-directory" if call else "unreadable-configuration-directory"
+            self._add_error(diagnostic_id, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
         files = [self._read_and_parse_file(directory, name) for name in names if _is_configuration_file_name(name)]
         if not files:
@@ -258,7 +255,7 @@ class _FileReader:
         self.problems.append(build_error(diagnostic_id, detail, call.source_span if call else None, block=block))
 
     def _read_and_parse_file(self, directory: str, name: str) -> ParsedFile:
-        """Read a file from the editor if it is unsaved there, else from disk."""
+        """Parse a file: its unsaved text from the editor, else from disk; an unreadable file as an empty one."""
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - a shown path
         text = self._unsaved.get(os.path.realpath(path)) if self._unsaved else None
         if text is not None:
@@ -270,17 +267,16 @@ class _FileReader:
         return self.parse_source(source, name)
 
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
-        """Parse a text as a file of a module; its `name` orders blocks, "" = that of the source."""
+        """Parse a text as a file of a module. `name` orders blocks and marks override files; "": the source's name."""
         name = name or source.name
         body, new_problems = self._parse_syntax_tree_with_cache(source)
         self.problems.extend(new_problems)
-        ignored = find_ignored_lint_rules(source)
         return ParsedFile(
             name=name,
             source=source,
             body=body,
             is_override=_is_override(name),
-            ignored_rules=ignored,
+            ignored_rules=find_ignored_lint_rules(source),
             has_syntax_errors=has_errors(new_problems),
         )
 
@@ -296,7 +292,7 @@ class _FileReader:
         if cached is not None:
             return cached, []
         body, problems = parse_file(source)
-        if not problems:
+        if not problems:  # an entry has no problems
             self._cache.put(source, body)
         return body, problems
 
@@ -333,6 +329,7 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
         detail = (
             f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save it as UTF-8.'
         )
+
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
         position = Position(line, column, problem.start)
         problems.append(build_error("invalid-character-encoding", detail, Span(display_path, position, position)))
@@ -360,7 +357,7 @@ def _read_variable_file(path: str, confinement: Confinement, problems: list[Diag
         return []
     source = _read_source_file(path, confinement.resolve_path_of_operator, problems)
     if source is None:
-        return []
+        return []  # reported
     record_file_access(path, source.text)
     return unpack_result(parse_variable_file(source), problems)
 
@@ -380,20 +377,20 @@ class _SyntaxTreeCache:
         self._key = key
 
     def get(self, source: SourceFile) -> Body | None:
-        """Return the tree of a file; None if it is not cached."""
+        """Return the tree of a file; None if it is not cached, or if its digest or content is invalid."""
         name = self._compute_cache_entry_name(source)
         try:
             entry = read_regular(self._directory / name, _MAX_ENTRY_BYTES, follow=False)
         except OSError:
-            return None
+            return None  # not cached
         digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
-            return None
+            return None  # not written with this key
         body = parser.decode_tree(tree)
         return body if isinstance(body, Body) else None
 
     def put(self, source: SourceFile, body: Body) -> None:
-        """Store a tree."""
+        """Store a tree, and delete the oldest entries above the maximum."""
         name, tree = self._compute_cache_entry_name(source), parser.encode_tree(body)
         try:
             self._directory.mkdir(exist_ok=True)
@@ -404,7 +401,7 @@ class _SyntaxTreeCache:
             for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
                 os.remove(path)  # noqa: PTH107 - paths are strings here
         except OSError:
-            return
+            return  # the cache is optional: the next run parses again
 
     def _compute_cache_entry_name(self, source: SourceFile) -> str:
         text = f"{SYNTAX_VERSION}\n{source.name}\n{source.text}"
@@ -425,7 +422,7 @@ def _open_syntax_tree_cache(cache_directory: str | None) -> _SyntaxTreeCache | N
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:
-    """Return the user's key of this cache, created if missing; None if others can access it."""
+    """Return the user's key of this cache, created if missing; None if it is unusable or others can access it."""
     path = directory / "key"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -433,10 +430,10 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
             file.write(os.urandom(_KEY_LENGTH))
         with os.fdopen(open_regular_file(path, follow=False), "rb") as file:
             status = os.fstat(file.fileno())
-            key = file.read(_KEY_LENGTH + 1)
+            key = file.read(_KEY_LENGTH + 1)  # one byte more, to detect a longer file
     except OSError:
-        return None
-    is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+        return None  # without a cache
+    is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)  # nt has no modes
     return key if is_private and len(key) == _KEY_LENGTH else None
 
 
@@ -485,7 +482,7 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
         return []
     positions = CharacterPositions(source.name, text)
     first = Span(source.name, positions.find_position(offsets[0]), positions.find_position(offsets[0] + 1))
-    # Positions count characters from the start of a line; that is too slow for many in one line.
+    # Find lines by the offsets of their ends: a position also counts columns, too slow for many in one line.
     ends = [match.start() for match in re.finditer("\n", text)]
     lines = list(dict.fromkeys(bisect_left(ends, offset) + 1 for offset in offsets))
     line_list = ", ".join(map(str, lines[:_MAX_LINES])) + (", ..." if len(lines) > _MAX_LINES else "")
@@ -530,15 +527,15 @@ _VARIABLE_FILE_ENDINGS: Final = (".nfvars.hcl", ".nfvars.json")
 
 def _describe_foreign_configuration(names: Collection[str]) -> str:
     """Return advice for a directory without configuration: sentences with a leading blank, or ""."""
+    if _SITES_FILE in names:
+        return f" {_SITES_FILE} lists several sites. Run `nexusform sites plan` to plan them."
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names
         if not name.endswith(_OTHER_KINDS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
     ]
-    if _SITES_FILE in names:
-        return f" {_SITES_FILE} lists several sites. Run `nexusform sites plan` to plan them."
     if not renames:
-        return ""
+        return ""  # no file of another tool either
     text = format_first_items(renames, _MAX_LISTED_FILES)
     return (
         f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
@@ -547,10 +544,10 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
 
 
 def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
-    """List the sources of another tool for these variables, which have their defaults: a sentence each.
+    """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each.
 
-    `files` are the names in the directory. Next to configuration of the other tool, its files of variables
-    are not listed.
+    `files` are the names in the directory. Beside a Terraform configuration, its variable files are not listed: they
+    are meant for Terraform.
     """
     sentences = [
         f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."
@@ -569,8 +566,8 @@ def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str]
 def _suggest_nexusform_file_name(name: str, endings: Mapping[str, str]) -> str:
     """Return the name with our ending in place of another tool's; "" without such an ending."""
     if name.startswith("."):
-        return ""
-    for ending, new_ending in endings.items():
+        return ""  # hidden files are never read
+    for ending, new_ending in endings.items():  # the longer of two matching endings is first
         if name.endswith(ending):
             return name.removesuffix(ending) + new_ending
     return ""

@@ -64,7 +64,7 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
     if source is not None and not is_local_source(source, source_span, problems):
         source = None
     if not has_valid_name:
-        return None
+        return None  # reported, as are its arguments
     return CallHeader(
         name=label.value,
         source=source or "",
@@ -128,7 +128,7 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
         problems.append(build_error("invalid-provider-configuration-alias", detail, attribute.expression.span))
         return None
     if not has_valid_name:
-        return None
+        return None  # reported, as are its arguments
     key = f"{label.value}.{alias}" if alias else label.value
     body = remove_decoded_parts(block.body, PROVIDER_SCHEMA)
     return ProviderBlock(key=key, name=label.value, alias=alias, body=body, span=block.header_span)

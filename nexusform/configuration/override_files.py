@@ -66,22 +66,18 @@ def apply_overrides(
         if block.type == "locals":
             locals_blocks.append(block)
         elif block.type in _REJECTED_BLOCKS:
-            headline = f"Cannot override '{block.type}' blocks"
-            problems.append(
-                build_error(
-                    "unsupported-block-override", _REJECTED_BLOCKS[block.type], block.header_span, headline=headline
-                )
-            )
-        elif block.type != "nexusform":
+            detail, headline = _REJECTED_BLOCKS[block.type], f"Cannot override '{block.type}' blocks"
+            problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
+        elif block.type != "nexusform":  # settings are merged when they are decoded
             index = indices.get(_build_block_key(block), -1)
             if index < 0:
-                kind, noun, verb = _MISSING[block.type]
+                diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (
                     f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
                     "in a primary configuration file."
                 )
-                problems.append(build_error(kind, detail, block.header_span))
+                problems.append(build_error(diagnostic_id, detail, block.header_span))
                 continue
             base, location = blocks[index]
             body_schema = _build_merged_schema(base, block, known_types)
@@ -90,15 +86,19 @@ def apply_overrides(
 
 
 def _build_block_key(block: Block) -> _Key:
-    labels = tuple(label.value for label in block.labels)
+    """Return the type and labels of a block, for a provider also its alias; equal for a block and its override."""
+    key = (block.type, *(label.value for label in block.labels))
     if block.type != "provider":
-        return (block.type, *labels)
+        return key
     parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
-    return (block.type, *labels, evaluate_text(parts.attributes.get("alias"), []))
+    return (*key, evaluate_text(parts.attributes.get("alias"), problems=[]))  # problems are reported when decoded
 
 
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
-    """Build the schema of the merged block, needed if one of the two is in JSON."""
+    """Build the schema of the merged block, needed if one of the two is in JSON.
+
+    In a block without a known type every argument of the two is allowed, and only meta-blocks (`lifecycle`).
+    """
     if base.type == "variable":
         return VARIABLE_SCHEMA
     if base.type == "output":
@@ -119,7 +119,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 
 
 def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
-    """Merge the override into the base block; it keeps its position.
+    """Merge the override into the base block, except `depends_on`, an error; the block keeps its position.
 
     `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
     and the other is not.
@@ -139,13 +139,8 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
     return replace(base, body=_merge_bodies(base.body, changes, body_schema, problems))
 
 
-def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    return _merge_native_bodies(
-        _convert_json_body(base, body_schema, problems), _convert_json_body(override, body_schema, problems), problems
-    )
-
-
 def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
+    """Convert a JSON body to a native one by its schema, without a check of required arguments."""
     if isinstance(body, Body):
         return body
     parts, new_problems = decode_body(
@@ -155,8 +150,10 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
     return Body(tuple(parts.attributes.values()), parts.blocks, body.span, parts.end_span)
 
 
-def _merge_native_bodies(base: Body, override: Body, problems: list[Diagnostic]) -> Body:
-    """Merge a body with that of an override file: arguments one by one, blocks by type."""
+def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
+    """Merge a body with its override: single arguments, all blocks of a type; `lifecycle` itself is merged."""
+    base = _convert_json_body(base, body_schema, problems)
+    override = _convert_json_body(override, body_schema, problems)
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
     attributes.update((a.name, a) for a in override.attributes)
     replaced_types = {_get_generated_type(b) for b in override.blocks}

@@ -33,7 +33,7 @@ from nexusform.language.syntax.syntax_nodes import (
 from nexusform.language.type_conversion import convert_value, describe_problem, remove_optional_attributes
 from nexusform.schemas import block_schema as schemas
 from nexusform.schemas.block_schema import NestedBlock, Nesting, get_order_attribute
-from nexusform.values.typed_value import UNKNOWN, Refinement
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Refinement
 
 if TYPE_CHECKING:
     from nexusform.configuration.dynamic_blocks import DynamicBlock
@@ -110,11 +110,11 @@ class PreparedBody:
         """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
         values = self._template.copy()
         for name in self._copied_names:
-            values[name] = copy_deep_plain_data(values[name])
+            values[name] = copy_deep_plain_data(values[name])  # a caller may change the values of an instance
         nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
             if count_name in nulls:
-                continue
+                continue  # null is as absent: not compared
             count, elements = values[count_name], values[list_name]
             if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
                 detail = (
@@ -130,7 +130,10 @@ class PreparedBody:
         return values
 
     def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> set[str]:
-        """Evaluate the varying arguments into the values. Return the names of those that are null."""
+        """Set the values of the varying arguments, except null ones, and return the names of these.
+
+        A null argument keeps its default in `values`; if it is required, report it and set UNKNOWN.
+        """
         nulls: set[str] = set()
         for argument in self._varying_arguments:
             plain_value, sensitive, refinements, problems = argument.evaluate(
@@ -152,7 +155,7 @@ class PreparedBody:
         return nulls
 
     def locate(self, path: Path) -> Span:
-        """Return the span of a value: as near to the end of the path as possible."""
+        """Return the span of a value, or of the nearest enclosing part with a text of its own."""
         if not path:
             return self._location
         argument = self._arguments.get(str(path[0]))
@@ -217,7 +220,7 @@ class NestedBlockGroup:
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
         """Add the blocks' values by name: an object or None, a list, a map and the order of its labels, or UNKNOWN."""
-        is_known = True
+        is_known = True  # the number and the labels of the blocks
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
@@ -231,7 +234,7 @@ class NestedBlockGroup:
             if self.nested.nesting is Nesting.MAP:
                 values[get_order_attribute(self.name)] = UNKNOWN
             return
-        if has_dynamic:
+        if has_dynamic:  # static blocks alone were counted at preparation
             labels_and_spans = [(block.label, block.span) for block in evaluated_blocks]
             notes.problems.extend(check_block_count(self.nested, self.name, labels_and_spans, self.location))
         if self.nested.nesting is Nesting.SINGLE:
@@ -246,19 +249,23 @@ class NestedBlockGroup:
     def _add_dynamic_blocks(
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationResult
     ) -> bool:
-        """Evaluate a dynamic block's blocks. Return whether they are known."""
-        from nexusform.configuration.dynamic_blocks import build_iterator_scopes, build_unknown_scope, evaluate_label
+        """Evaluate a dynamic block's blocks. Return whether their number and labels are known.
+
+        With an unknown number, evaluate the content once for its errors.
+        """
+        from nexusform.configuration.dynamic_blocks import IteratorScope, build_iterator_scopes, evaluate_label
 
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         notes.problems.extend(problems)
         if scopes is None:
-            separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)
-            item.body.fill(build_unknown_scope(item.dynamic, scope), separate_notes)
+            separate_notes = EvaluationResult(allows_ephemeral=notes.allows_ephemeral)  # its values are discarded
+            unknown_scope = IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
+            item.body.fill(unknown_scope, separate_notes)
             notes.problems.extend(separate_notes.problems)
             return False
         is_known = True
         for item_scope in scopes:
-            label: str | None = None if item.dynamic.lacks_label else ""
+            label: str | None = None if item.dynamic.lacks_label else ""  # "": blocks of this type have no label
             if item.dynamic.label is not None:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
                 notes.problems.extend(problems)
@@ -275,14 +282,13 @@ class NestedBlockGroup:
         notes: EvaluationResult,
     ) -> None:
         """Evaluate one block; paths in its notes start at the enclosing body."""
-        start, refined = len(notes.sensitive), len(notes.refinements)
+        old_sensitive, old_refined = len(notes.sensitive), len(notes.refinements)
         evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, notes), item.span))
-        if len(notes.sensitive) > start or len(notes.refinements) > refined:
-            prefix: Path = (self.name,)
-            if self.nested.nesting is not Nesting.SINGLE:
-                prefix += (label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks) - 1,)
-            notes.sensitive[start:] = [(*prefix, *p) for p in notes.sensitive[start:]]
-            notes.refinements[refined:] = [((*prefix, *p), refinement) for p, refinement in notes.refinements[refined:]]
+        prefix: Path = (self.name,)
+        if self.nested.nesting is not Nesting.SINGLE:
+            prefix += (label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks) - 1,)
+        notes.sensitive[old_sensitive:] = [(*prefix, *p) for p in notes.sensitive[old_sensitive:]]
+        notes.refinements[old_refined:] = [((*prefix, *p), bounds) for p, bounds in notes.refinements[old_refined:]]
 
     def locate(self, path: Path) -> Span | None:
         """Return the span of a block, or of a part of it; None without any block of this type."""
@@ -294,18 +300,20 @@ class NestedBlockGroup:
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
-        """Find the block of a label or a position."""
+        """Find the block of a label or position: a static one, else a dynamic block (it may generate this one).
+
+        Without either return the first block for a label, the last one for a position.
+        """
         for position, item in enumerate(self.items):
             if isinstance(item, StaticBlock) and step in (item.label, position):
                 return item
             if isinstance(item, RepeatedBlock) and not isinstance(step, str):
-                # The number of its blocks is unknown here: the position may be one of them.
-                return item
+                return item  # later positions are unknown: it generates any number of blocks
         dynamic_blocks = (item for item in self.items if isinstance(item, RepeatedBlock))
         return next(dynamic_blocks, self.items[0] if isinstance(step, str) else self.items[-1])
 
     def list_references(self) -> Iterator[Traversal]:
-        """List the references of the blocks."""
+        """List the references of the blocks, except those to the iterator inside a dynamic block."""
         for item in self.items:
             if isinstance(item, StaticBlock):
                 yield from item.body.list_references()
@@ -329,7 +337,7 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few or too many blocks of a type, or two with one label. `blocks`: labels and spans."""
+    """Report too few or too many blocks of a type, or two with the same label. `blocks` are their labels and spans."""
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
@@ -352,6 +360,7 @@ def check_block_count(
 
 
 def _build_surplus_blocks_error(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
+    """Build the error about too many blocks, at the first one above the maximum."""
     if maximum == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
         return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
@@ -384,6 +393,7 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
+    """Return the element of a literal list or object; None without it, or if the expression is neither."""
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):
@@ -394,6 +404,7 @@ def _find_literal_element(expression: Expression, step: PathStep) -> Expression 
 
 
 def _get_object_key_text(expression: Expression, *, bare: bool) -> str | None:
+    """Return the text of an object's key; None if it must be evaluated. `bare`: a name is text, not a reference."""
     match expression:
         case Traversal(root, ()) if bare:
             return root.name
@@ -402,9 +413,6 @@ def _get_object_key_text(expression: Expression, *, bare: bool) -> str | None:
         case Literal(value) if isinstance(value, int):
             return str(value)
     return None
-
-
-_NO_PATHS: tuple[Path, ...] = ()
 
 
 class PreparedArgument:
@@ -436,26 +444,27 @@ class PreparedArgument:
         """
         value, problems = evaluate_expression(self.attribute.expression, scope)
         if problems and has_errors(problems):
-            return UNKNOWN, _NO_PATHS, (), problems
-        if value.type is not self._concrete_type:
+            return UNKNOWN, (), (), problems
+        if value.type is not self._concrete_type:  # an equal type converts to the same value
             try:
                 value = convert_value(value, self.type)
             except ConversionProblem as problem:
                 detail = f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.'
                 type_problems = build_error("incorrect-attribute-value-type", detail, self.span)
-                return UNKNOWN, _NO_PATHS, (), [*problems, type_problems]
+                return UNKNOWN, (), (), [*problems, type_problems]
         plain_value, sensitive = convert_to_plain(value)
+        # Ephemeral parts are among the sensitive ones.
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
             detail = (
                 f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved in the state. Use a '
                 "write-only argument, or wrap the value in ephemeralasnull()."
             )
             ephemeral_problem = build_error("invalid-use-of-ephemeral-value", detail, self.span)
-            return UNKNOWN, _NO_PATHS, (), [*problems, ephemeral_problem]
+            return UNKNOWN, (), (), [*problems, ephemeral_problem]
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
-            reason = _describe_schema_violation(self.schema, plain_value, hidden=bool(sensitive))
-            if reason:
-                detail = f'"{self.attribute.name}" {reason}'
+            violation = _describe_schema_violation(self.schema, plain_value, hidden=bool(sensitive))
+            if violation:
+                detail = f'"{self.attribute.name}" {violation}'
                 return UNKNOWN, sensitive, (), [*problems, build_error("invalid-value-for-argument", detail, self.span)]
         return plain_value, sensitive, list_refinements(value), problems
 
@@ -465,7 +474,8 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, part: Any, *, hi
 
     Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
-    actual = "" if hidden else f", not {_format_scalar_value(part)}"
+    text = f'"{part}"' if isinstance(part, str) else str(part)
+    actual = "" if hidden else f", not {text}"
     if schema.choices and part not in schema.choices:
         hint = "" if hidden else suggest_name(part, schema.choices)
         return f"must be {_format_quoted_alternatives(schema.choices)}{actual}.{hint}"
@@ -481,10 +491,6 @@ def _describe_number_range(low: int | None, high: int | None) -> str:
     if low is not None and high is not None:
         return f"between {low} and {high}"
     return f"at least {low}" if low is not None else f"at most {high}"
-
-
-def _format_scalar_value(part: Any) -> str:
-    return f'"{part}"' if isinstance(part, str) else str(part)
 
 
 def _format_quoted_alternatives(names: Iterable[str]) -> str:

@@ -34,12 +34,12 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
-    """Decode a `moved` block; None if one of its ends is not an address."""
+    """Decode a `moved` block; None, and an error, if an end is no address, or they are equal or of two kinds."""
     parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
-        return None
+        return None  # reported
     if bool(source.type) != bool(target.type) or source.mode != target.mode:
         detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
         problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
@@ -52,7 +52,7 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
 
 
 def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
-    """Decode a `removed` block; None if its address cannot be removed."""
+    """Decode a `removed` block; None, and an error, if its address is invalid or has instance keys."""
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
@@ -62,12 +62,11 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
         inner = unpack_result(decode_body(lifecycle.body, _LIFECYCLE_SCHEMA), problems)
         destroy = evaluate_bool(inner.attributes.get("destroy"), problems, default=True)
     if source is None or attribute is None:
-        return None
+        return None  # reported
     if source.key is not None or any(step.key is not None for step in source.module):
-        is_module = source.key is None
-        kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
+        word = "module" if source.key is None else "resource"
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        problems.append(build_error(kind, detail, attribute.expression.span))
+        problems.append(build_error(f"{word}-instance-keys-not-allowed", detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
 
@@ -78,10 +77,10 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     arguments = parts.attributes
     target, object_id, for_each = arguments.get("to"), arguments.get("id"), arguments.get("for_each")
     if target is None or object_id is None:
-        return None
+        return None  # reported by the schema
     expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
-        return None
+        return None  # reported as a syntax error
     if not _is_resource_address(expression):
         detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
         problems.append(build_error("invalid-import-address", detail, target.expression.span))
@@ -98,12 +97,12 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
 def _is_resource_address(expression: Expression) -> bool:
     """Check whether an expression is the address of resources of this configuration, with any keys."""
     traversal = _replace_computed_keys(expression)
-    pattern = build_address_pattern(traversal, []) if traversal is not None else None
+    pattern = build_address_pattern(traversal, problems=[]) if traversal is not None else None  # the caller reports
     return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
 
 
 def _replace_computed_keys(expression: Expression) -> Traversal | None:
-    """Return an address with 0 for its computed keys; None for another expression."""
+    """Return the address with the key 0 in place of each expression in brackets; None if it is no address."""
     if isinstance(expression, Traversal):
         return expression
     if isinstance(expression, RelativeTraversal):
@@ -111,21 +110,21 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
     elif isinstance(expression, Index):
         source, steps = expression.collection, (TraverseIndex(0, expression.key.span),)
     else:
-        return None
-    start = _replace_computed_keys(source)
+        return None  # no address
+    start = _replace_computed_keys(source)  # the part before the last brackets
     return Traversal(start.root, (*start.steps, *steps), expression.span) if start is not None else None
 
 
 def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
     if attribute is None:
-        return None
+        return None  # reported by the schema
     traversal = parse_reference(attribute.expression, problems)
     return build_address_pattern(traversal, problems) if traversal is not None else None
 
 
 def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
     """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
-    parts: list[str | tuple[Key]] = [traversal.root.name]
+    parts: list[str | tuple[Key]] = [traversal.root.name]  # names, and keys as tuples of one item
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):
             parts.append(step.name)
@@ -134,17 +133,16 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
         else:
             problems.append(_build_invalid_address_error(traversal, "an instance key is a whole number or a string"))
             return None
-    module, count = _split_module_steps(parts)
-    remaining_parts = parts[count:]
+    module, module_part_count = _split_module_steps(parts)
+    remaining_parts = parts[module_part_count:]
     if not remaining_parts and module:
-        return AddressPattern(module)
+        return AddressPattern(module)  # without a type: the address of a module
     mode: Mode = "managed"
     if remaining_parts[:1] == ["data"]:
         mode, remaining_parts = "data", remaining_parts[1:]
     if remaining_parts[:1] and remaining_parts[0] in _RESERVED:
-        problems.append(
-            _build_invalid_address_error(traversal, f'"{remaining_parts[0]}" has another meaning in expressions')
-        )
+        reason = f'"{remaining_parts[0]}" has another meaning in expressions'
+        problems.append(_build_invalid_address_error(traversal, reason))
         return None
     match remaining_parts:
         case [str(kind), str(name)]:

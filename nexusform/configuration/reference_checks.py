@@ -97,7 +97,7 @@ def check_expression(
     `extra_names` are further names that are valid there.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
-    node = Declaration(module.path, "local", "")
+    node = Declaration(module.path, "local", name="")  # of no local value: it cannot refer to itself
     problems: list[Diagnostic] = []
     for traversal in list_traversals(expression):
         if traversal.root.name not in extra_names:
@@ -110,9 +110,8 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
             if provider.name not in known_names:
-                yield _build_unknown_provider_error(
-                    provider.name, known_names, provider.span, f'provider "{provider.name}"'
-                )
+                header = f'provider "{provider.name}"'
+                yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
         for block in module.resources.values():
             name = block.provider.partition(".")[0]
             if name and name not in known_names:
@@ -129,11 +128,10 @@ def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -
     """Report paths in `ignore_changes` that do not exist in the type: a change there would not be ignored."""
     for block in module.resources.values():
         schema = managed.get(block.type)
-        if schema is None or not block.lifecycle.ignore_changes:
-            continue
-        lifecycle = block.lifecycle
-        for path, span in zip(lifecycle.ignore_changes, lifecycle.ignore_changes_spans, strict=True):
-            detail = _check_path_in_block(block.type, schema, (), path)
+        if schema is None:
+            continue  # a data block, or a type reported as unknown
+        for path, span in zip(block.lifecycle.ignore_changes, block.lifecycle.ignore_changes_spans, strict=True):
+            detail = _check_path_in_block(block.type, schema, prefix=(), path=path)
             if detail:
                 yield build_error("unsupported-attribute", detail, span, block=block.header)
 
@@ -142,8 +140,9 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
     """Report names in replace_triggered_by that cannot trigger a replacement."""
     for block in module.resources.values():
         for expression in block.lifecycle.replace_triggered_by:
+            # The first reference is the trigger itself; further ones are in its brackets.
             name = next(iter(list_traversals(expression))).root.name
-            if name != "data" and name in _ROOT_CHECKS:
+            if name != "data" and name in _ROOT_CHECKS:  # neither a resource type nor `data`
                 detail = (
                     "Only resources, count.index, and each.key may be used in replace_triggered_by. For "
                     "another value, set it in an argument of a resource, and use that resource."
@@ -160,14 +159,14 @@ class _ReferenceChecker:
         self.module_name = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
 
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
-        """Check one reference."""
+        """Check one reference: by its first name; any name without a meaning of its own is a resource type."""
         name = reference.traversal.root.name
         if name == reference.node.kind == "local" and _get_first_name(reference.traversal) == reference.node.name:
             detail = f"Local value {reference.node} cannot use its own result as part of its expression."
             return [build_error("self-referencing-local-value", detail, reference.traversal.span)]
-        special = _ROOT_CHECKS.get(name)
-        if special is not None:
-            return special(self, reference.traversal, reference.scope)
+        check_root = _ROOT_CHECKS.get(name)
+        if check_root is not None:
+            return check_root(self, reference.traversal, reference.scope)
         if name in _FOREIGN_ROOTS:
             first_name = _get_first_name(reference.traversal)
             suggestion = first_name if first_name in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
@@ -180,11 +179,11 @@ class _ReferenceChecker:
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
         advice = f' This variable can be declared with a variable "{_get_first_name(traversal)}" {{}} block.'
-        return _check_declared_name(traversal, self.module.variables, "input variable", "an", advice)
+        return _check_declared_name(traversal, self.module.variables, "input variable", article="an", advice=advice)
 
     def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `local.x`."""
-        return _check_declared_name(traversal, self.module.locals, "local value", "a", "")
+        return _check_declared_name(traversal, self.module.locals, "local value", article="a", advice="")
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
@@ -201,12 +200,12 @@ class _ReferenceChecker:
         label = f"module.{name}"
         key = get_repetition_argument(call.count, call.for_each)
         steps = traversal.steps[1:]
-        yield from _check_instance_key(label, key, steps, traversal, "module")
+        yield from _check_instance_key(label, key, steps, traversal, noun="module")
         output = skip_instance_key(steps)
         if scope.only_whole_objects and output:
             yield _build_attribute_in_depends_on_error(traversal)
             return
-        # Without the required key of the call, the first name is not an output.
+        # Without the required key of the call (no step was skipped), the first name is not an output.
         step = output[0] if output and (not key or len(output) < len(steps)) else None
         if not call.module.directory:
             return  # it could not be read, as already reported
@@ -223,25 +222,23 @@ class _ReferenceChecker:
 
     def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `count.index`."""
-        if not scope.has_count:
-            detail = (
-                'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
-                'when the "count" argument is set.'
-            )
-            yield build_error("reference-to-count-in-non-counted-context", detail, traversal.span)
-        else:
-            yield from _check_builtin_attribute(traversal)
+        if scope.has_count:
+            return _check_builtin_attribute(traversal)
+        detail = (
+            'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
+            'when the "count" argument is set.'
+        )
+        return iter([build_error("reference-to-count-in-non-counted-context", detail, traversal.span)])
 
     def check_reference_to_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
-        if not scope.has_each:
-            detail = (
-                'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
-                'only when the "for_each" argument is set.'
-            )
-            yield build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)
-        else:
-            yield from _check_builtin_attribute(traversal)
+        if scope.has_each:
+            return _check_builtin_attribute(traversal)
+        detail = (
+            'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
+            'only when the "for_each" argument is set.'
+        )
+        return iter([build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)])
 
     def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `self`."""
@@ -253,7 +250,7 @@ class _ReferenceChecker:
             yield build_error("invalid-self-reference", detail, traversal.span)
             return
         schema = self.schemas[scope.block.mode].get(scope.block.type)
-        if schema is not None:
+        if schema is not None:  # an unknown type is reported elsewhere
             yield from _check_attributes(compute_implied_type(schema), traversal.steps, traversal)
 
     # --- resources -----------------------------------------------------------------------------
@@ -271,6 +268,7 @@ class _ReferenceChecker:
     def _check_resource(
         self, traversal: Traversal, scope: ReferenceScope, mode: Mode, kind: str, remaining_steps: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
+        """Check `t.n` or `data.t.n`; `kind` is the type, `remaining_steps` are the steps after it."""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
             yield self._build_missing_name_error(traversal, kind, mode)
             return
@@ -289,19 +287,21 @@ class _ReferenceChecker:
             if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
             return
-        problems = list(_check_instance_key(label, key, steps, traversal, "resource"))
+        problems = list(_check_instance_key(label, key, steps, traversal, noun="resource"))
         yield from problems
         schema = self.schemas[mode].get(kind)
-        if schema is not None and not problems:
+        if schema is not None and not problems:  # after an error in its key, the first attribute is unclear
             yield from _check_attributes(compute_implied_type(schema), steps[1:] if key else steps, traversal)
 
     def _find_block(self, mode: Mode, kind: str, name: str, scope: ReferenceScope) -> ResourceBlock | None:
-        scoped = scope.check_data
-        if scoped is not None and (mode, kind, name) == ("data", scoped.type, scoped.name):
-            return scoped
+        """Find a resource or data block of the module, or the data block of the check around the reference."""
+        check_data = scope.check_data
+        if check_data is not None and (mode, kind, name) == ("data", check_data.type, check_data.name):
+            return check_data  # visible only inside its `check` block
         return self.module.resources.get((mode, kind, name))
 
     def _build_missing_name_error(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
+        """Build the error about a resource type without a name: often an unknown word, or a text without quotes."""
         if mode == "managed" and kind in _FOREIGN_LITERALS:
             detail = f'"{kind}" is not a valid name here. Did you mean {_FOREIGN_LITERALS[kind]}?'
         elif mode == "managed" and kind not in self.schemas["managed"]:
@@ -318,6 +318,7 @@ class _ReferenceChecker:
         return build_error("invalid-reference", detail, traversal.span)
 
     def _build_undeclared_resource_error(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+        """Build the error about an undeclared resource, with the one of the other mode or a similar name as a hint."""
         detail = f'A {mode} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
         other_mode = OTHER_MODES[mode]
         if (other_mode, kind, name) in self.module.resources:
@@ -375,7 +376,7 @@ _UNDECLARED_IDS: Final = {
 def _check_declared_name(
     traversal: Traversal, names: Collection[str], noun: str, article: str, advice: str
 ) -> Iterator[Diagnostic]:
-    """Report a reference to a name that is missing or not declared; `advice` is for one unlike all names."""
+    """Report a reference without a name, or to an undeclared one; `advice` replaces the hint if no name is similar."""
     name = _get_first_name(traversal)
     if name is None:
         yield _build_incomplete_reference_error(traversal, f"{article} {noun}")
@@ -436,7 +437,7 @@ def _check_instance_key(
             context=traversal.span,
             headline=f"Unexpected {noun} instance key",
         )
-    elif steps and not has_index and key and not _is_number(steps[0]):
+    elif steps and not has_index and key and not _is_number(steps[0]):  # no steps: all instances; r.0 is old syntax
         example = f"{label}[{'count.index' if key == 'count' else 'each.key'}]"
         detail = (
             f'Because {label} has "{key}" set, its attributes must be accessed on specific instances. For '
@@ -476,7 +477,7 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
                 return
             value_type = value_type.element
         else:
-            return
+            return  # steps into other types are checked during evaluation
 
 
 # --- paths of ignore_changes ---------------------------------------------------------------------
@@ -488,7 +489,7 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
     `prefix` are the completed steps, `path` the remaining ones; `subject` is the name of the block.
     """
     if not path:
-        return ""
+        return ""  # the whole path exists
     name, remaining_path = path[0], path[1:]
     attributes = dict(compute_implied_type(schema).attributes)
     if not isinstance(name, str) or name not in attributes:
@@ -517,12 +518,9 @@ def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaini
             return f"Blocks {text} are selected by label, not by index: write {corrected_path}."
         case Nesting.SINGLE:
             return _check_path_in_block(text, nested.schema, current_path, remaining_path)
-    return _check_path_in_block(
-        format_path((*current_path, *remaining_path[:1])),
-        nested.schema,
-        (*current_path, *remaining_path[:1]),
-        remaining_path[1:],
-    )
+    # The step is the number or the label of a block; without one the path is that of all blocks.
+    block_path = (*current_path, *remaining_path[:1])
+    return _check_path_in_block(format_path(block_path), nested.schema, block_path, remaining_path[1:])
 
 
 def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: Path) -> str:
@@ -530,22 +528,22 @@ def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: P
     if not remaining_path or value_type is DYNAMIC:
         return ""
     step, text = remaining_path[0], format_path(current_path)
-    next_step = (*current_path, step), remaining_path[1:]
+    next_paths = (*current_path, step), remaining_path[1:]  # the two last arguments of this function, one step on
     match value_type:
         case ObjectType() if step in dict(value_type.attributes):
-            return _check_path_in_value(dict(value_type.attributes)[str(step)], *next_step)
+            return _check_path_in_value(dict(value_type.attributes)[str(step)], *next_paths)
         case ObjectType():
             return f'{text} has no attribute "{step}".{suggest_name(str(step), dict(value_type.attributes))}'
         case MapType() if isinstance(step, str):
-            return _check_path_in_value(value_type.element, *next_step)
+            return _check_path_in_value(value_type.element, *next_paths)
         case MapType():
             return f"{text} is a map: write {format_path((*current_path, str(step), *remaining_path[1:]))}."
         case ListType() if isinstance(step, int):
-            return _check_path_in_value(value_type.element, *next_step)
+            return _check_path_in_value(value_type.element, *next_paths)
         case ListType():
             return f"{text} is a list: write {format_path((*current_path, 0, *remaining_path))}."
         case TupleType():
-            return ""
+            return ""  # its elements are not checked
         case SetType():
             return f"Elements of a set have no index: write {text} to ignore changes of the whole set."
     return f"{text} has no parts: write {text}."

@@ -81,7 +81,7 @@ def build_resource_declaration(block: ResourceBlock) -> Declaration:
 
 def list_modules(root: Module) -> Iterator[Module]:
     """List a module and all modules that it calls, callers first."""
-    stack = [root]
+    stack = [root]  # the next module is the last item
     while stack:
         module = stack.pop()
         yield module
@@ -101,9 +101,8 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
         yield from _list_condition_references(node, variable.validations, _MODULE_SCOPE, header)
     for local in module.locals.values():
-        yield from _list_expression_references(
-            Declaration(path, "local", local.name), [local.expression], _MODULE_SCOPE, "locals"
-        )
+        node = Declaration(path, "local", local.name)
+        yield from _list_expression_references(node, [local.expression], _MODULE_SCOPE, "locals")
     for output in module.outputs.values():
         node = Declaration(path, "output", output.name)
         header = f'output "{output.name}"'
@@ -129,14 +128,14 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
         node = Declaration(path, "check", check.name)
         if check.data is not None:
             yield from list_resource_references(node, check.data)
-        yield from _list_condition_references(
-            node, check.asserts, ReferenceScope(check_data=check.data), f'check "{check.name}"'
-        )
+        scope = ReferenceScope(check_data=check.data)
+        yield from _list_condition_references(node, check.asserts, scope, f'check "{check.name}"')
 
 
 def _list_expression_references(
     node: Declaration, expressions: Iterable[Expression | None], scope: ReferenceScope, header: str
 ) -> Iterator[ReferenceUse]:
+    """List the references of expressions (None: no expression); all have this scope and header."""
     for expression in expressions:
         if expression is not None:
             for traversal in list_traversals(expression):
@@ -151,23 +150,21 @@ def _list_condition_references(
 
 
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
-    """List the references of a resource or data block."""
+    """List the references of a resource or data block, with the names allowed at each (`self`, `count`, `each`)."""
     header = block.header
     body_scope = ReferenceScope(has_count=block.count is not None, has_each=block.for_each is not None, block=block)
     repetition = [block.count, block.for_each, block.enabled]
     yield from _list_expression_references(node, repetition, ReferenceScope(block=block), header)
     for traversal in list_body_traversals(block.body):
         yield ReferenceUse(node, traversal, body_scope, header)
-    yield from _list_expression_references(
-        node, block.depends_on, ReferenceScope(only_whole_objects=True, block=block), header
-    )
+    whole_object_scope = ReferenceScope(only_whole_objects=True, block=block)
+    yield from _list_expression_references(node, block.depends_on, whole_object_scope, header)
     lifecycle = block.lifecycle
     if lifecycle.span is None:
-        return
+        return  # no `lifecycle` block
     yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
-    yield from _list_expression_references(
-        node, [lifecycle.prevent_destroy_condition], ReferenceScope(block=block), header
-    )
+    condition_scope = ReferenceScope(block=block)
+    yield from _list_expression_references(node, [lifecycle.prevent_destroy_condition], condition_scope, header)
     yield from _list_condition_references(node, lifecycle.preconditions, body_scope, header)
     postcondition_scope = ReferenceScope(
         has_count=body_scope.has_count, has_each=body_scope.has_each, has_self=True, block=block
@@ -176,16 +173,14 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
 
 
 def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
+    """List the references of a module call; those of its inputs belong to the variables of the called module."""
     header = f'module "{call.name}"'
     yield from _list_expression_references(node, [call.count, call.for_each, call.enabled], _MODULE_SCOPE, header)
     yield from _list_expression_references(node, call.depends_on, _WHOLE_OBJECT_SCOPE, header)
-    # List the references of a call's inputs, owned by the variables of the called module.
-    path = (*node.module, call.name)
     scope = ReferenceScope(has_count=call.count is not None, has_each=call.for_each is not None)
     for name, (expression, _) in call.inputs.items():
-        yield from _list_expression_references(
-            Declaration(path, "variable", name), [expression], scope, f'module "{call.name}"'
-        )
+        variable = Declaration((*node.module, call.name), "variable", name)
+        yield from _list_expression_references(variable, [expression], scope, header)
 
 
 _Edges = dict[Declaration, dict[Declaration, Span]]
@@ -200,7 +195,8 @@ def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Map
     on all its nodes. Invalid references are ignored (check_references reports them).
     """
     edges: _Edges = {}
-    _add_module_edges(configuration.root, None, configuration.root, collect_references(configuration), edges)
+    references = collect_references(configuration)
+    _add_module_edges(configuration.root, call=None, root=configuration.root, references=references, edges=edges)
     return edges
 
 
@@ -231,7 +227,7 @@ def list_declarations(module: Module) -> Iterator[Declaration]:
 def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
-    """Add the dependencies of each declaration of a module, and of its called modules."""
+    """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})
         if call is not None:
@@ -241,7 +237,7 @@ def _add_module_edges(
         for target in _list_referenced_declarations(
             module, reference.traversal, everything=reference.scope.only_whole_objects
         ):
-            if target != reference.node:
+            if target != reference.node:  # check_references reports a reference to itself
                 dependencies.setdefault(target, reference.traversal.span)
     for block in module.resources.values():
         provider = _find_provider_of_resource(block, module, root)
@@ -252,7 +248,7 @@ def _add_module_edges(
 
 
 def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Module) -> Declaration | None:
-    """Find the provider block used by a resource: its module's own, else the root's."""
+    """Find the provider block used by a resource: its module's own, else the root's; None if it needs no block."""
     key = block.provider or DEFAULT_PROVIDER
     for holder in (module, root):
         if key in holder.providers:
@@ -261,7 +257,7 @@ def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Modul
 
 
 def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
-    """List the declarations a reference leads to; `everything` adds all of a called module. None if undeclared."""
+    """List the declarations a reference leads to, none if undeclared; `everything` adds all of a called module."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = _get_attribute_name_at_step(steps, 0)
     if root == "var":
@@ -282,24 +278,16 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the nodes of a reference to a call: the call, and the named output, or all outputs."""
+    """List the call and the named output, else all outputs; for `everything` all declarations below the call."""
     yield Declaration(path, "module", call.name)
     if everything:
-        yield from _list_all_declarations(call.module)
+        for module in list_modules(call.module):
+            yield from list_declarations(module)
         return
     output_steps = skip_instance_key(steps)
     name = _get_attribute_name_at_step(output_steps, 0)
-    inner_path = call.module.path
-    if name in call.module.outputs:
-        yield Declaration(inner_path, "output", name)
-    else:
-        yield from (Declaration(inner_path, "output", n) for n in call.module.outputs)
-
-
-def _list_all_declarations(module: Module) -> Iterator[Declaration]:
-    yield from list_declarations(module)
-    for call in module.calls.values():
-        yield from _list_all_declarations(call.module)
+    for output in [name] if name in call.module.outputs else call.module.outputs:
+        yield Declaration(call.module.path, "output", output)
 
 
 def skip_instance_key(steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -308,5 +296,6 @@ def skip_instance_key(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _get_attribute_name_at_step(steps: tuple[Step, ...], position: int) -> str:
+    """Return the attribute's name at a position; "" if there is no step or it is an index."""
     step = steps[position] if position < len(steps) else None
     return step.name if isinstance(step, TraverseAttribute) else ""

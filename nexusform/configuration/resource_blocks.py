@@ -142,7 +142,7 @@ def decode_resource_block(
     is_type_valid = check_name(kind, _MODE_TEXTS[mode].invalid_type_name, problems)
     is_name_valid = check_name(name, _MODE_TEXTS[mode].invalid_name, problems)
     if not (is_type_valid and is_name_valid):
-        return None
+        return None  # both are reported
     _check_type(block, mode, known_types, problems)
     parts = unpack_result(decode_body(block.body, META_SCHEMA, partial=True), problems)
     for nested in parts.blocks:
@@ -175,7 +175,7 @@ def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, proble
     """Report an unknown type, with the nearest known one."""
     types = known_types.get_types(mode)
     label = block.labels[0]
-    if types is None or label.value in types:
+    if types is None or label.value in types:  # None: types are not checked
         return
     other_mode = OTHER_MODES[mode]
     if label.value in (known_types.get_types(other_mode) or {}):
@@ -208,7 +208,7 @@ def _find_unknown_type_hint(name: str) -> str:
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """Return `count` and `for_each`, of which at most one may be set."""
+    """Return `count` and `for_each`; if both are set, report it and return None for the latter."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
@@ -221,16 +221,15 @@ def read_repetition(
 
 
 def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str:
-    """Return `name` or `name.alias`; "" if it is not set or after a diagnostic."""
+    """Return the provider `name` or `name.alias`; "" if it is not set or after a diagnostic."""
     if attribute is None:
         return ""
     expression = attribute.expression
     if isinstance(expression, syntax.StringLiteral) and _PROVIDER_KEY.fullmatch(expression.value):
-        # Also where a name in quotes is none without: "null.foo".
-        return expression.value
+        return expression.value  # in quotes a keyword is a name, too: "null.foo"
     traversal = parse_reference(expression, problems)
     if traversal is None:
-        return ""
+        return ""  # reported
     match traversal.steps:
         case ():
             return traversal.root.name
@@ -245,6 +244,7 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
 
 
 def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]) -> Lifecycle:
+    """Decode the `lifecycle` block. A `prevent_destroy` with references is kept as a condition, to be evaluated."""
     block = find_single_block(parts.blocks, "lifecycle", problems)
     if block is None:
         return Lifecycle()
@@ -284,7 +284,7 @@ def check_enabled_repetition(
 def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
-    """Return true for `all`, or the paths to ignore and the span of each."""
+    """Return whether the argument is `all`, the paths to ignore, and the span of each; invalid paths are reported."""
     if attribute is None:
         return False, (), ()
     if get_bare_keyword(attribute) == "all":
@@ -308,20 +308,21 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
     for item in list_static_items(attribute, problems):
         expression = unwrap_quoted_expression(item, problems)
         if expression is None:
-            continue
+            continue  # reported as a syntax error
         instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
-        has_instance_key = (
+        has_computed_key = (  # a constant key is a step of the traversal instead
             isinstance(instance, syntax.Index)
             and isinstance(instance.collection, syntax.Traversal)
             and len(instance.collection.steps) == 1
         )
-        trigger = expression if has_instance_key else parse_reference(expression, problems)
+        trigger = expression if has_computed_key else parse_reference(expression, problems)
         if trigger is not None:
             triggers.append(trigger)
     return tuple(triggers)
 
 
 def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
+    """Decode the condition blocks of one type; without any block their decoder is not imported."""
     if not blocks:
         return ()
     from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use

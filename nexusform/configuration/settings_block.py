@@ -43,14 +43,12 @@ _LIMITS_SCHEMA = BodySchema(attributes=dict.fromkeys((*NAMES, *FIXED_LIMITS), Fa
 def decode_settings(
     blocks: Sequence[Block], overrides: Sequence[Block], problems: list[Diagnostic], *, is_root: bool
 ) -> Settings:
-    """Decode the settings of all `nexusform` blocks of a module; those of override files win."""
+    """Decode the settings of a module, override files last; outside the root module warn, and return the defaults."""
     settings = Settings()
-    for block in blocks:
-        settings = _add_block(settings, block, problems, is_override=False)
-    for block in overrides:
-        settings = _add_block(settings, block, problems, is_override=True)
+    for group, is_override in ((blocks, False), (overrides, True)):
+        for block in group:
+            settings = _add_block(settings, block, problems, is_override=is_override)
     if not is_root:
-        # Warn of settings without effect outside the root module.
         if settings.backend is not None:
             detail = "A backend block has no effect outside the root module. Move it to the root module."
             problems.append(build_warning("backend-configuration-ignored", detail, settings.backend.header_span))
@@ -65,6 +63,7 @@ def decode_settings(
 
 
 def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
+    """Return the settings with those of one block; a second backend or catalogue is an error except in overrides."""
     parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
     settings = replace(settings, span=settings.span or block.header_span)
@@ -111,7 +110,7 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
             continue
         number = evaluate_number(attribute, problems)
         if number is None:
-            continue
+            continue  # null, or reported as invalid
         if number != int(number) or not 0 <= number < 10**15:
             detail = f'Inappropriate value for "{name}": a whole number from 0 on is required.'
             problems.append(build_error("unsuitable-value-type", detail, attribute.expression.span))
@@ -124,7 +123,7 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
     """Check that this version satisfies the version constraint."""
     constraint = evaluate_string(attribute, problems)
     if constraint is None:
-        return
+        return  # null, or reported as invalid
     is_satisfied = is_version_allowed(__version__, constraint)
     if is_satisfied is None:
         detail = (
@@ -162,11 +161,11 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
     Pre-release and build suffixes are ignored.
     """
     terms = [_CONSTRAINT_TERM.fullmatch(part) for part in constraint.split(",")]
-    actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])
+    actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])  # without a suffix
     is_satisfied = True
     for term in terms:
         if term is None:
-            return None
+            return None  # not a constraint
         operator, required = term.group(1) or "", term.group(2)
         if operator == "~>":
             is_satisfied &= _parse_version_triple(required) <= actual < _compute_upper_bound(required)
@@ -183,11 +182,8 @@ def _parse_version_triple(text: str) -> _Version:
 
 def _compute_upper_bound(text: str) -> _Version:
     """Return the first version too high for `~> TEXT`: 1.3.0 for `1.2.3`, 2.0.0 for `1.2` and `1`."""
-    major, *further_parts = [int(part) for part in text.split(".")]
-    if len(further_parts) == 2:
-        minor = further_parts[0]
-        return major, minor + 1, 0
-    return major + 1, 0, 0
+    major, *minor_and_patch = [int(part) for part in text.split(".")]
+    return (major, minor_and_patch[0] + 1, 0) if len(minor_and_patch) == 2 else (major + 1, 0, 0)
 
 
 UNENCRYPTED: Final = "unencrypted"
@@ -224,16 +220,16 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
             providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
         elif block.type == "method":
             methods[_get_method_name(block)] = _decode_encryption_method(block, problems)
-    for block in parts.blocks:
+    for block in parts.blocks:  # these refer to methods, in any order of the text
         if block.type in ("state", "plan"):
             target = _decode_encryption_target(block, methods, problems)
             if target is not None:
                 targets[block.type] = target
         elif block.type == "remote_state_data_sources":
             readers |= _decode_state_reader_methods(block, methods, problems)
-    for (kind, name), keys in methods.items():
-        if keys is not None and keys not in providers:
-            detail = f"The method {kind}.{name} refers to key_provider.{keys[0]}.{keys[1]}, which is not declared."
+    for (kind, name), provider in methods.items():
+        if provider is not None and provider not in providers:
+            detail = f"The method {kind}.{name} refers to key_provider.{'.'.join(provider)}, which is not declared."
             problems.append(build_error("invalid-encryption-block", detail, parts.end_span))
     return Encryption(
         key_providers=providers, methods=methods, state=targets.get("state"), plan=targets.get("plan"), readers=readers
@@ -254,7 +250,7 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
         return None
     keys = parts.attributes.get("keys")
     if kind == UNENCRYPTED:
-        return None
+        return None  # it has no key
     if keys is None:
         detail = f'The method "{kind}" needs `keys = key_provider.TYPE.NAME`.'
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
@@ -265,20 +261,20 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
 def _decode_encryption_target(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> EncryptionTarget | None:
-    """Decode the method for state or plans, with its nested fallbacks in order; None without a valid method."""
+    """Decode the method of a `state`, `plan` or data source block, with fallbacks; None without a valid method."""
     parts = unpack_result(decode_body(block.body, _TARGET_SCHEMA), problems)
     method = _decode_method_reference(parts.attributes.get("method"), methods, problems)
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)
     fallbacks: list[MethodName] = []
     nested_blocks = parts.blocks
-    while nested_blocks:
+    while nested_blocks:  # each fallback is nested in the one before it
         fallback = unpack_result(decode_body(nested_blocks[0].body, _FALLBACK_SCHEMA), problems)
         name = _decode_method_reference(fallback.attributes.get("method"), methods, problems)
         if name is not None:
             fallbacks.append(name)
         nested_blocks = fallback.blocks
     if method is None:
-        return None
+        return None  # reported
     if enforced and method[0] == UNENCRYPTED:
         detail = "`enforced = true` does not allow the method unencrypted for writing. Use another method."
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
@@ -303,7 +299,7 @@ def _decode_method_reference(
 ) -> MethodName | None:
     """Return the method of an argument; None, and a problem, if it is not declared."""
     if attribute is None:
-        return None
+        return None  # reported by the schema: the argument is required
     name = _decode_labels_of_reference(attribute, "method", problems)
     if name is not None and name not in methods:
         detail = f'There is no block method "{name[0]}" "{name[1]}".'
@@ -316,7 +312,7 @@ def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[
     """Return the two labels of `ROOT.TYPE.NAME`; None after a diagnostic."""
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
-        return None
+        return None  # reported
     steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
     names = [traversal.root.name, *steps]
     if len(names) == 3 and names[0] == root:

@@ -65,11 +65,11 @@ def unpack_result(result: tuple[_Result, list[Diagnostic]], problems: list[Diagn
 
 
 def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
-    """Return the expression itself, or the expression in a string."""
+    """Return the expression itself, or the parsed expression in a string (as in JSON); None after a syntax error."""
     if not isinstance(expression, syntax.StringLiteral):
         return expression
     span = expression.span
-    start = Position(span.start.line, span.start.column + 1, span.start.byte + 1)
+    start = Position(span.start.line, span.start.column + 1, span.start.byte + 1)  # after the quotation mark
     return unpack_result(parse_expression(SourceFile(span.filename, expression.value), start), problems)
 
 
@@ -79,13 +79,13 @@ def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -
     traversal = unwrap_quoted_expression(expression, problems)
     if isinstance(traversal, syntax.Traversal):
         return traversal
-    if len(problems) == previous_count:
+    if len(problems) == previous_count:  # no syntax error was reported
         problems.append(build_error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None
 
 
 def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
-    """Return the items of a static list expression."""
+    """Return the items of a list in brackets; none, and an error, for another expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
     detail = "A static list expression is required: write the elements in brackets, [a, b]."
@@ -94,7 +94,7 @@ def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -
 
 
 def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Traversal, ...]:
-    """Parse the references of `depends_on` and similar arguments."""
+    """Parse the references of `depends_on` and similar arguments; invalid ones are reported and omitted."""
     if attribute is None:
         return ()
     traversals = [parse_reference(expression, problems) for expression in list_static_items(attribute, problems)]
@@ -102,7 +102,7 @@ def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnost
 
 
 def get_bare_keyword(attribute: syntax.Attribute) -> str:
-    """Return the bare word of an argument, or ""."""
+    """Return an argument's only word, bare (`all`) or in quotes (JSON); "" for another expression."""
     match attribute.expression:
         case syntax.Traversal(root, ()):
             return root.name
@@ -112,31 +112,29 @@ def get_bare_keyword(attribute: syntax.Attribute) -> str:
 
 
 def parse_relative_path(traversal: syntax.Traversal, problems: list[Diagnostic]) -> tuple[PathStep, ...] | None:
-    """Parse a traversal into an object as the steps of a path: `agent_pool["np1"].count`."""
+    """Return the steps of a path into an object, `agent_pool["np1"].count`; None, and an error, for another key."""
     steps: list[PathStep] = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, syntax.TraverseAttribute):
-            steps.append(int(step.name) if step.name.isdecimal() else step.name)
+            steps.append(int(step.name) if step.name.isdecimal() else step.name)  # `.0` is an index in old syntax
         elif isinstance(step.key, (str, int)):
             steps.append(step.key)
         else:
-            problems.append(
-                build_error("invalid-expression", "An index must be a whole number or a string.", step.span)
-            )
+            detail = "An index must be a whole number or a string."
+            problems.append(build_error("invalid-expression", detail, step.span))
             return None
     return tuple(steps)
 
 
 def find_single_block(blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]) -> syntax.Block | None:
-    """Return the block of a type that is allowed once; further ones are reported."""
+    """Return the first block of a type that is allowed once, None without one; further ones are reported."""
     matches = [block for block in blocks if block.type == kind]
     for duplicate in matches[1:]:
         detail = (
             f'Only one "{kind}" block is allowed here. Another was given at {describe_span(matches[0].header_span)}.'
         )
-        problems.append(
-            build_error("duplicate-block", detail, duplicate.header_span, headline=f"Duplicate {kind} block")
-        )
+        headline = f"Duplicate {kind} block"
+        problems.append(build_error("duplicate-block", detail, duplicate.header_span, headline=headline))
     return matches[0] if matches else None
 
 
@@ -165,9 +163,8 @@ EMPTY_SCOPE: Final = _EmptyScope()
 
 
 def is_constant_value(expression: syntax.Expression) -> bool:
-    """Check whether the expression consists of literals alone."""
-    kind = expression.__class__
-    if kind is syntax.StringLiteral or kind is syntax.Literal:
+    """Check whether the expression consists of literals alone (no reference, function or interpolation)."""
+    if isinstance(expression, syntax.StringLiteral | syntax.Literal):
         return True
     if isinstance(expression, syntax.TupleCons):
         return all(is_constant_value(item) for item in expression.items)
@@ -179,7 +176,7 @@ def is_constant_value(expression: syntax.Expression) -> bool:
 
 
 def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
-    """Evaluate an expression without references, or with those of a scope."""
+    """Evaluate an expression without references and functions, or with those of a scope."""
     value, problems = evaluate_expression(expression, scope)
     if problems:
         from nexusform.language.type_expressions import check_function_calls
@@ -191,13 +188,13 @@ def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE)
 def _evaluate_as_type(
     attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> Any:
-    """Return the raw value of a constant argument; None if it is absent, null or invalid."""
+    """Return the raw value of a constant argument; None if it is absent, null or (reported) invalid."""
     if attribute is None:
         return None
     value, diagnostics = evaluate_constant(attribute.expression, scope)
     problems.extend(diagnostics)
     if has_errors(diagnostics):
-        return None
+        return None  # reported
     try:
         return convert_value(value, type_).raw
     except ConversionProblem as problem:
@@ -231,14 +228,14 @@ def evaluate_required_text(
     text = _evaluate_as_type(attribute, STRING, problems, scope)
     if isinstance(text, str):
         return text
-    if text is None and attribute is not None and len(problems) == previous_count:
+    if text is None and attribute is not None and len(problems) == previous_count:  # null; the rest is reported
         detail = f'Inappropriate value for "{attribute.name}": it may not be null.'
         problems.append(build_error("unsuitable-value-type", detail, attribute.expression.span))
     return None
 
 
 def evaluate_bool(attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
-    """Evaluate a constant bool argument."""
+    """Evaluate a constant bool argument; the default if it is absent, null or invalid."""
     flag = _evaluate_as_type(attribute, BOOL, problems)
     return flag if isinstance(flag, bool) else default
 

@@ -43,10 +43,10 @@ _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle",
 
 
 def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable | None:
-    """Decode a `variable` block; None if its name is invalid."""
+    """Decode a `variable` block; None, and an error, if its name is invalid or has a meaning in module blocks."""
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
-        return None
+        return None  # reported
     if label.value in _RESERVED:
         detail = f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.'
         problems.append(build_error("invalid-variable-name", detail, label.span))
@@ -59,6 +59,7 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     validations = decode_condition_blocks(parts.blocks, "validation", problems)
     for validation in validations:
         references = list_traversals(validation.condition)
+        # Without any reference, the general check of conditions has reported it.
         if references and not any(_is_reference_to_variable(reference, name) for reference in references):
             detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
             span = validation.condition.span
@@ -81,16 +82,15 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
 
 def build_deprecated_variable_warning(variable: Variable, span: Span | None) -> Diagnostic:
     """Build the warning about a value for a deprecated variable."""
-    return build_warning(
-        "deprecated-variable", f'The variable "{variable.name}" is deprecated: {variable.deprecated}', span
-    )
+    detail = f'The variable "{variable.name}" is deprecated: {variable.deprecated}'
+    return build_warning("deprecated-variable", detail, span)
 
 
 _SHORT_TYPES: Final[Mapping[str, Type]] = {"list": ListType(DYNAMIC), "map": MapType(DYNAMIC)}
 
 
 def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_json: bool) -> Type:
-    """Decode the type of a variable; the open type without one."""
+    """Decode the type of a variable or output; DYNAMIC (any) without a valid one. In JSON it is a string."""
     if attribute is None:
         return DYNAMIC
     expression = unwrap_quoted_expression(attribute.expression, problems) if is_json else attribute.expression
@@ -108,13 +108,13 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
 def _decode_default(
     attribute: Attribute | None, variable_type: Type, problems: list[Diagnostic], *, nullable: bool
 ) -> Value | None:
-    """Decode the default of a variable; None without one, null for an invalid one."""
+    """Decode the default of a variable: None without one (the variable is required), NULL for an invalid one."""
     if attribute is None:
         return None
     value, new_problems = evaluate_constant(attribute.expression)
     problems.extend(new_problems)
     if has_errors(new_problems):
-        return NULL  # an invalid default is a default: the variable is not required
+        return NULL  # no second error about a required variable
     reason = ""
     try:
         value = convert_value(value, variable_type)
@@ -131,15 +131,15 @@ def _decode_default(
 
 
 def decode_locals_block(block: Block, problems: list[Diagnostic]) -> list[LocalValue]:
-    """Decode the names of a `locals` block."""
+    """Decode the values of a `locals` block; those with an invalid name are reported and omitted."""
     attributes = unpack_result(decode_attributes(block.body), problems)
-    names: list[LocalValue] = []
+    local_values: list[LocalValue] = []
     for name, attribute in attributes.items():
         if is_valid_name(name):
-            names.append(LocalValue(name, attribute.expression, attribute.span))
+            local_values.append(LocalValue(name, attribute.expression, attribute.span))
         else:
             problems.append(build_error("invalid-local-value-name", NAME_RULE, attribute.name_span))
-    return names
+    return local_values
 
 
 def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | None:
@@ -150,16 +150,16 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     arguments = parts.attributes
     value = arguments.get("value")
     sensitive = evaluate_bool(arguments.get("sensitive"), problems, default=False)
-    text = evaluate_text(arguments.get("description"), problems)
+    description = evaluate_text(arguments.get("description"), problems)
     deprecated = evaluate_text(arguments.get("deprecated"), problems)
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
     if value is None or not has_valid_name:
-        return None
+        return None  # both are reported
     return Output(
         name=label.value,
         expression=value.expression,
-        description=text,
+        description=description,
         sensitive=sensitive,
         depends_on=depends_on,
         preconditions=preconditions,
@@ -179,11 +179,11 @@ _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": T
 
 
 def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
-    """Decode the conditions of all blocks of one type; adds to `problems`."""
+    """Decode the conditions of all blocks of one type; report and omit incomplete ones, also report constant ones."""
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
-            continue
+            continue  # of another type
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):
@@ -191,10 +191,8 @@ def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[D
                 "The condition expression must refer to at least one object from elsewhere in the configuration, or "
                 "else its result would not be checking anything."
             )
-            problem = build_error(
-                "condition-refers-to-nothing", detail, condition.expression.span, headline=f"Invalid {kind} expression"
-            )
-            problems.append(problem)
+            headline, span = f"Invalid {kind} expression", condition.expression.span
+            problems.append(build_error("condition-refers-to-nothing", detail, span, headline=headline))
         if condition is not None and message is not None:
             conditions.append(Condition(condition.expression, message.expression, block.span))
     return tuple(conditions)

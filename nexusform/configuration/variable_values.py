@@ -68,7 +68,7 @@ def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignme
 
 def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
     """Parse the assignment of `-var NAME=VALUE`."""
-    name, equals, value = text.partition("=")
+    name, equals, value = text.partition("=")  # later "=" belong to the value
     if not equals:
         detail = (
             f'The given -var option "{text}" is not correctly specified. It must be a variable name and '
@@ -172,6 +172,7 @@ def resolve_variable_values(
 
 
 def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+    """Report an undeclared variable: an error for -var, a warning for a file, none for the environment (shared)."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
@@ -191,7 +192,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the value of a variable and its origin; the default replaces a null that is not allowed."""
+    """Return the variable's value and origin: assigned, else the default, else unknown after an error."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -204,16 +205,15 @@ def _resolve_variable(
         problems.extend(
             _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems
         )
-        if not has_errors(new_problems) and value.is_null and not variable.nullable:
+        if not has_errors(new_problems) and value.is_null and not variable.nullable:  # the default replaces null
             value, origin = variable.default, VariableValueSource(DEFAULT, variable.span)
             if value is None:
                 detail = (
                     f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
                     f"at {place_of(variable.span)}: required variable may not be set to null."
                 )
-                problems.append(
-                    build_error("required-variable-not-set", detail, assignment.origin.span or variable.span)
-                )
+                subject = assignment.origin.span or variable.span
+                problems.append(build_error("required-variable-not-set", detail, subject))
                 value = build_unknown(variable.type)
     if value is None:
         detail = (
@@ -228,7 +228,7 @@ def _resolve_variable(
 def _redact_sensitive_problems(
     variable: Variable, assignment: Assignment, problems: list[Diagnostic]
 ) -> list[Diagnostic]:
-    """Redact the problems of a sensitive or ephemeral variable's value: neither its line nor its content."""
+    """Replace the problems of a sensitive or ephemeral variable by one error without its line or its content."""
     if not problems:
         return []
     span = assignment.origin.span
@@ -243,7 +243,7 @@ def _redact_sensitive_problems(
 
 
 def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
-    """Convert a value to the type of its variable; unknown if it does not fit."""
+    """Convert a value to the type of its variable; unknown, and an error, if it is invalid or does not fit."""
     if isinstance(assignment.value, str):
         value, problems = _parse_text(variable, assignment.value)
     else:
@@ -303,7 +303,10 @@ class ConstantVariableScope:
         self._evaluated_locals: list[str] = []  # from the outside in
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of `var.NAME` or `local.NAME`, the number of steps it takes, and its problems."""
+        """Return the value of `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
+
+        Any other value is unknown and takes all steps.
+        """
         step = traversal.steps[0] if traversal.steps else None
         name = step.name if isinstance(step, TraverseAttribute) else ""
         root = traversal.root.name
@@ -332,15 +335,14 @@ def evaluate_constant_variables(
     """Return the values of a called module's constant variables; adds to `problems`. `scope` has the caller's names."""
     values: dict[str, Value] = {}
     for name, variable in variables.items():
-        default = variable.default if variable.default is not None else DYNAMIC_UNKNOWN
-        values[name] = default
+        values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default
         if name not in header.inputs:
-            continue
+            continue  # without a default, reported with the call
         expression = header.inputs[name][0]
         value, new_problems = evaluate_constant(expression, scope)
         problems += new_problems
         if has_errors(new_problems) or (value.is_null and not variable.nullable):
-            continue
+            continue  # the default counts
         try:
             values[name] = convert_value(value, variable.type)
         except ConversionProblem as problem:

@@ -142,7 +142,7 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
         return ""
     is_number = FieldKind.NUMBER.is_valid(data)
     if shape.kind is FieldKind.AMOUNT and not is_number:
-        return ""
+        return ""  # a text such as "25%" has no bounds
     size = data if is_number else len(data)
     if (low is None or size >= low) and (high is None or size <= high):
         return ""
@@ -154,15 +154,15 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
-    """Describe the bounds. Bounds of integer types are only mentioned if they are exceeded."""
-    is_natural = high is None or high in _NATURAL
+    """Describe the exceeded bound, or both; the maximum of an integer type is mentioned only if it is exceeded."""
+    is_natural = high is None or high in _NATURAL  # no maximum worth mentioning
     if low is not None and is_natural and size < low:
         return f"{low} or more"
     return f"at most {high}" if low is None or is_natural else f"{low} to {high}"
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match, or has an invalid form."""
+    """Return why a value is not among the choices, does not match, or has an invalid form; "" if it is valid."""
     if shape.choices and data not in shape.choices:
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{suggest_name(data, shape.choices)}'
     if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):

@@ -14,6 +14,7 @@ from math import inf, isinf
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 
@@ -84,7 +85,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     size = len(content)
     if MIN_LARGE < size <= MAX_LARGE:
         large_document = _parse_large_list(content)
-        if large_document is not None:
+        if large_document is not None:  # else the normal parser reads it, or reports the error
             return YamlStream((large_document,), ())
     if size > MAX_BYTES:
         detail = (
@@ -95,7 +96,7 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
-        valid_bytes = problem.object[: problem.start]
+        valid_bytes = problem.object[: problem.start]  # before the invalid one
         position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
         return YamlStream((), (build_problem(file, position, INVALID, "this is not utf-8 text."),))
     return _parse_document_stream(file, text)
@@ -106,7 +107,7 @@ def _parse_large_list(content: str | bytes) -> YamlDocument | None:
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
     except UnicodeDecodeError:
-        return None
+        return None  # the caller reports it
     parsed = parse_large_list(text) if text[:100].lstrip()[:1] == "{" else None
     return None if parsed is None else YamlDocument(*parsed)
 
@@ -128,9 +129,9 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 reader = _DocumentReader(file, events)
-                data, position = reader.parse_node(next(events), 0)
+                data, position = reader.parse_node(next(events), depth=0)
                 findings += reader.findings
-                if data is not None:
+                if data is not None:  # an empty document
                     documents.append(YamlDocument(data, position))
     except _InvalidDocument as problem:
         findings.append(build_problem(file, problem.position, INVALID, problem.detail))
@@ -168,7 +169,7 @@ class _DocumentReader:
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
-        """Parse the value that starts with an event. Return it, and its position."""
+        """Parse the value that starts with an event. Return it, and its position (an alias has its anchor's)."""
         mark = event.start_mark
         position = TextPosition(mark.line + 1, mark.column + 1)
         if depth > MAX_DEPTH:
@@ -196,11 +197,11 @@ class _DocumentReader:
     def _count_nodes_toward_limit(self, nodes: int, position: TextPosition) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise _InvalidDocument(
-                position, f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
-            )
+            detail = f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
+            raise _InvalidDocument(position, detail)
 
     def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
+        """Return the value of an anchor, shared, and its position; it counts with all of its nodes."""
         if anchor not in self.anchors:
             raise _InvalidDocument(position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.')
         data, anchor_position, size = self.anchors[anchor]
@@ -225,7 +226,7 @@ class _DocumentReader:
         for event in self.events:
             if isinstance(event, self.ends):
                 break
-            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # without quotes or a tag
             name, key_position = self.parse_node(event, depth + 1)
             data, value_position = self.parse_node(next(self.events), depth + 1)
             if is_merge:
@@ -237,9 +238,7 @@ class _DocumentReader:
                 self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
             items[key] = data
             # The entry has the position of its key; its parts keep their own.
-            position.children[key] = TextPosition(
-                key_position.line, key_position.column, value_position.children, value_position.source_text
-            )
+            position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
         for source, source_position in merged_sources:
             for key, data in source.items():
                 if key not in items:
@@ -249,6 +248,7 @@ class _DocumentReader:
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
+    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument."""
     if isinstance(data, dict):
         return [(data, position)]
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
@@ -257,12 +257,9 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
 
 
 def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
-    if isinstance(name, str):
-        return name
-    if isinstance(name, bool):
-        return str(name).lower()
-    if isinstance(name, (int, float)):
-        return str(name)
+    """Convert a key to text, as in JSON (true, 1). Raises _InvalidDocument for null, a list or a mapping."""
+    if isinstance(name, (str, int, float)):
+        return str(name).lower() if isinstance(name, bool) else str(name)
     raise _InvalidDocument(position, "a key must be a text or a number.")
 
 
@@ -320,7 +317,7 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    starts_like_number = text[0].isdigit() or text[0] in "+-."
+    starts_like_number = text[0].isdigit() or text[0] in "+-."  # "" is null
     if not starts_like_number or len(text) > _MAX_NUMBER_LENGTH:
         return text
     if _INTEGER.match(text):
@@ -411,12 +408,12 @@ class Node(Struct, frozen=True):
 def parse_whole_number(value: Any) -> int | None:
     """Parse a whole number, also from text; None for anything else."""
     if isinstance(value, bool):
-        return None
+        return None  # a bool is an int in Python
     if isinstance(value, int):
         return value
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # at most 64 bits
         return int(value)
     return None
 
@@ -462,16 +459,15 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 class _UnsupportedJson(ValueError):
-    # Control flow of this file: the text needs the normal parser, which reports its errors.
-    pass
+    """Control flow of this file: the text needs the normal parser; it reports the errors."""
 
 
 def parse_large_list(text: str) -> tuple[dict[str, Any], TextPosition] | None:
-    """Parse the List and its positions; None if it is not one, or invalid."""
+    """Parse the List and the position of each item; None if it is not one, is invalid or nested too deeply."""
     try:
         data, position = _JsonListReader(text).parse()
     except (ValueError, RecursionError, IndexError):
-        return None
+        return None  # the normal parser reports the error
     return None if _is_nested_too_deep(data) else (data, position)
 
 
@@ -495,7 +491,7 @@ class _JsonListReader:
             key = self._parse_value()
             self._require_and_skip_character(":")
             if not isinstance(key, str) or key in data:
-                raise _UnsupportedJson
+                raise _UnsupportedJson  # the normal parser reports duplicate keys
             if key == _ITEMS and self.text[self.offset] == "[":
                 data[key], root_position.children[key] = self._parse_items(key_position)
             else:
@@ -532,6 +528,7 @@ class _JsonListReader:
         return value
 
     def _require_and_skip_character(self, sign: str) -> None:
+        """Read one character and the blanks after it. Raises _UnsupportedJson for another one."""
         if self.text[self.offset] != sign:
             raise _UnsupportedJson
         self.offset += 1

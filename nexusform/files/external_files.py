@@ -150,7 +150,8 @@ _FILE_PARAMETER: Final = re.compile(
 def find_untrusted_files(environment: Mapping[str, str], confinement: Confinement) -> list[tuple[ExternalFile, str]]:
     """Return the entries of the operator with a path into the work tree of a sandboxed run."""
     if not confinement.root:
-        return []
+        return []  # every file is allowed
+    # Of the caches only the first configured one is used, and none in automation.
     used_cache = next((name for name in _CACHES[:2] if environment.get(name)), _CACHES[2])
     unused_caches = set(_CACHES) - (set() if environment.get("NF_IN_AUTOMATION") else {used_cache})
     return [
@@ -184,10 +185,10 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
             yield path
     elif entry.form is PathValueForm.PROGRAM:
         path = shutil.which(entry.name, path=environment.get("PATH")) or ""
-        if path and not Path(path).is_relative_to(sys.prefix):  # a program of the job's own Python environment
+        if path and not Path(path).is_relative_to(sys.prefix):  # the job's own Python environment is trusted
             yield path
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        return
+        return  # a variable without a value, or checked by its reader
     elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run

@@ -75,14 +75,12 @@ class Confinement(Struct, frozen=True):
         if not self.is_operator_path and not self.is_inside(path_text):
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
-        if not _is_path_below(real_path, self.root):
-            raise OutsideConfinement(self.root, self.reason)
-        if any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts):
-            raise OutsideConfinement(self.root, self.reason)
-        if any(
-            _is_path_below(real_path, hidden)
-            for hidden in (*self.hidden, *_SYSTEM_DIRECTORIES)
-            if not _is_path_below(self.root, hidden)
+        # A hidden directory above the root hides nothing.
+        hidden = [name for name in (*self.hidden, *_SYSTEM_DIRECTORIES) if not _is_path_below(self.root, name)]
+        if (
+            not _is_path_below(real_path, self.root)
+            or any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts)
+            or any(_is_path_below(real_path, directory) for directory in hidden)
         ):
             raise OutsideConfinement(self.root, self.reason)
         return real_path
@@ -172,7 +170,7 @@ def write_file_atomically(
     temporary = _build_temporary_path(path)
     if durable:  # caches need no durability, and their folders take long to scan
         _remove_abandoned_temporary_files(path)
-    old_file: Path | None = None
+    old_file: Path | None = None  # a temporary second name of the earlier file
     try:
         descriptor = create_file(temporary, mode)
         try:
@@ -232,10 +230,10 @@ def _remove_abandoned_temporary_files(path: Path) -> None:
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if not entry.name.startswith(prefix):
-                continue
+                continue  # of another file
             match = name.fullmatch(entry.name, len(prefix))
             if match is None or not entry.is_file(follow_symlinks=False):
-                continue
+                continue  # not a temporary file of ours
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
             if is_old and not is_process_alive(int(match[1])):
                 Path(entry.path).unlink(missing_ok=True)
@@ -250,7 +248,7 @@ def is_process_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True
+        return True  # of another user, or no number of a process
     return True
 
 
@@ -264,7 +262,7 @@ def _copy_file_mode(old: Path, new: Path) -> None:
 def _link_old_file(path: Path, backup: Path) -> Path | None:
     """Create a temporary name for the file next to its backup; None if there is nothing to keep."""
     if path.is_symlink() or not path.exists():
-        return None
+        return None  # only the link is replaced, not its target
     temporary = _build_temporary_path(backup)
     try:
         temporary.hardlink_to(path)

@@ -26,7 +26,7 @@ def start_log(environment: Mapping[str, str]) -> str:
     _ACTIVE.clear()
     level = environment.get("NF_LOG", "").lower()
     if level in ("", "off"):
-        return ""
+        return ""  # no log
     if level not in LEVELS:
         return f'NF_LOG: there is no level "{level}". Known are: {", ".join(LEVELS)}.'
     import logging

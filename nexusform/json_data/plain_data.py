@@ -74,19 +74,17 @@ _SHARED_CLASSES: Final = frozenset({str, int, bool, type(None), Unknown})
 
 
 def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
-    """Convert the value to plain data. Return it, and the paths of the sensitive and ephemeral parts (`()` for
-    the whole).
+    """Convert the value to plain data. Return it, and the paths of its sensitive and ephemeral parts (whole: `()`).
 
     Parts below a sensitive part are not listed again.
     """
-    if not value.has_marks:
-        return _convert_raw_value(value), ()
     sensitive: list[Path] = []
     _collect_sensitive_paths(value, (), sensitive)
     return _convert_raw_value(value), tuple(sensitive)
 
 
 def _convert_raw_value(value: Value) -> Any:
+    """Convert a value to plain data, without its marks."""
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
@@ -113,7 +111,7 @@ def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
             refinements.append((path, _convert_bounds(refinement, convert_number)))
-    elif not value.is_wholly_known and not isinstance(value.type, SetType):
+    elif not value.is_wholly_known and not isinstance(value.type, SetType):  # elements of a set have no path
         for step, part in _iterate_parts(value):
             _collect_refinements_of_unknowns(part, (*path, step), refinements)
 
@@ -135,7 +133,7 @@ def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Re
 
 
 def convert_number(raw: int | Fraction) -> int | float | Fraction:
-    """Convert a number of a Value to plain data."""
+    """Convert a number of a Value to plain data: a fraction to a float if the float is exact."""
     if raw.__class__ is int:
         return raw
     try:
@@ -146,6 +144,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
 
 
 def _collect_sensitive_paths(value: Value, path: Path, paths: list[Path]) -> None:
+    """Add the paths of the outermost marked parts."""
     if value.marks:
         paths.append(path)
     elif value.has_marks:
@@ -173,7 +172,7 @@ _PRIMITIVE_CLASSES: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 
 
 def _build_value(plain: Any, target: Type) -> Value:
-    """Build a value of a type from plain data. Raises ConversionProblem."""
+    """Build a value of a type from plain data; null and unknown fit every type. Raises ConversionProblem."""
     if plain is None or plain is UNKNOWN:
         return Value(target, plain)
     try:
@@ -190,6 +189,7 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
+    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem."""
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
     if target is NUMBER:
@@ -279,7 +279,7 @@ def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
-    """Change the part at a path, or the set that contains it."""
+    """Change the part at a path, or the set that contains it; without such a part return the value unchanged."""
     raw = value.raw
     if not path or isinstance(value.type, SetType):
         return change(value)
@@ -305,7 +305,7 @@ def get_part(value: Any, path: Path) -> Any:
 
 
 def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
-    """Replace the part of plain data at an existing path; other parts are shared."""
+    """Replace the part of plain data at a path, if it exists; other parts are shared with the original."""
     if not path:
         return part
     step, remaining_path = path[0], path[1:]

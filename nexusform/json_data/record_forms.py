@@ -61,7 +61,7 @@ class RecordForm(Generic[Record]):
         members = []
         for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
             is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
-            key, _, source = word.strip("[*?]").partition("=")
+            key, _, source = word.strip("[*?]").partition("=")  # of "[key=source]", "*key=source" or "key=source?"
             path = source or key
             part = {**parts, **further_parts}.get(key, _convert_value_by_class)
             convert = RecordForm(Struct, part) if isinstance(part, str) else part
@@ -78,7 +78,7 @@ class RecordForm(Generic[Record]):
                     continue
                 if member.is_null_when_empty:
                     value = None
-            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:
+            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:  # else it stays
                 value = _convert_value(value, member.convert)
             if member.is_spread:
                 document |= value

@@ -7,7 +7,7 @@ are returned, together with the decodable parts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -64,12 +64,12 @@ def decode_body(
     for attribute in body.attributes:
         if attribute.name in schema.attributes:
             attributes[attribute.name] = attribute
-        elif attribute.name in schema.blocks or not partial:
+        elif attribute.name in schema.blocks or not partial:  # a block type with `=` is always an error
             diagnostics.append(_build_unsupported_argument_error(attribute, schema))
     for block in body.blocks:
         labels = schema.blocks.get(block.type)
         if labels is None:
-            if block.type in schema.attributes or not partial:
+            if block.type in schema.attributes or not partial:  # an argument as a block is always an error
                 diagnostics.append(_build_unsupported_block_error(block, schema))
             continue
         problem = _check_label_count(block, labels)
@@ -77,7 +77,7 @@ def decode_body(
             blocks.append(block)
         else:
             diagnostics.append(problem)
-    # The opening brace of a block, so that its header is displayed; the end of a whole file.
+    # Missing arguments are reported at the opening brace of a block, next to its header, or at the end of a whole file.
     if body.span.start.line == 1 and body.span.start.column == 1:
         missing_span = body.end_span
     else:
@@ -89,7 +89,6 @@ def decode_body(
 def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
     if isinstance(body, syntax.JsonBody):
-        # Decode every property of a JSON body as an argument.
         diagnostics: list[Diagnostic] = []
         attributes: dict[str, syntax.Attribute] = {}
         for json_property in _list_json_properties(body):
@@ -109,6 +108,7 @@ def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, sy
 
 
 def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
+    """Build the error about an unknown argument: it may be a word of another tool, a block, or misspelled."""
     name = attribute.name
     if advice := schema.advise(name):
         hint = f" {advice}"
@@ -120,12 +120,12 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
         )
     else:
         hint = suggest_argument_name(name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type")
-    return build_error(
-        "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
-    )
+    detail = f'An argument named "{name}" is not expected here.{hint}'
+    return build_error("unsupported-argument", detail, attribute.name_span)
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
+    """Build the error about an unknown block: it may be a word of another tool, an argument, or misspelled."""
     name = block.type
     if advice := schema.advise(name):
         hint = f" {advice}"
@@ -136,12 +136,12 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
         )
     else:
         hint = suggest_argument_name(name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument")
-    return build_error(
-        "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
-    )
+    detail = f'Blocks of type "{name}" are not expected here.{hint}'
+    return build_error("unsupported-block-type", detail, block.type_span)
 
 
 def _check_label_count(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | None:
+    """Return the error about too many or too few labels; None for one label for each name."""
     count = len(block.labels)
     if count > len(labels):
         block_type = block.type
@@ -178,7 +178,8 @@ def _decode_json_body(
         if json_property.name in schema.attributes:
             _add_json_property_as_attribute(json_property, attributes, diagnostics)
         elif json_property.name in schema.blocks:
-            blocks += _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics).decode_blocks()
+            decoder = _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics)
+            decoder.decode_level(json_property.value, labels=(), blocks=blocks)
         elif not partial:
             diagnostics.append(_build_extraneous_json_property_error(json_property, schema))
     end = _get_end_span(body)
@@ -191,7 +192,7 @@ def _get_end_span(body: syntax.JsonBody) -> Span:
     span = body.objects[-1].span if body.objects else body.span
     end = span.end
     if span.start == end:
-        return span
+        return span  # an unreadable file has no text
     return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
 
 
@@ -243,16 +244,10 @@ class _BlockDecoder:
         self.label_names = label_names
         self.diagnostics = diagnostics
 
-    def decode_blocks(self) -> list[syntax.Block]:
-        """Decode all blocks, in source order."""
-        blocks: list[syntax.Block] = []
-        self._decode_label_level(self.block.value, (), blocks)
-        return blocks
-
-    def _decode_label_level(
+    def decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Decode one level of JSON objects for each label, then the bodies."""
+        """Decode one level of JSON objects for each label, then the bodies; add the blocks in source order."""
         if len(labels) == len(self.label_names):
             name_span = labels[-1].span if labels else self.block.name_span
             for item in _list_array_items(value):
@@ -273,6 +268,7 @@ class _BlockDecoder:
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
+        # Without any label; a scalar has its own error below.
         if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
             detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))
@@ -283,13 +279,14 @@ class _BlockDecoder:
                 continue
             for json_property in item.properties:
                 if json_property.name != _COMMENT_NAME:
-                    self._decode_label_level(
+                    self.decode_level(
                         json_property.value,
                         (*labels, syntax.Label(json_property.name, json_property.name_span)),
                         blocks,
                     )
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
+        """Build the error about a scalar, or an array in an array, in place of an object with labels as keys."""
         if isinstance(value, syntax.JsonScalar):
             return build_error(
                 "incorrect-json-value-type",
@@ -307,9 +304,8 @@ def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
     return value.items if isinstance(value, syntax.JsonArray) else (value,)
 
 
-def _check_required_arguments(schema: BodySchema, names: Iterable[str], span: Span) -> list[Diagnostic]:
-    """Report every missing required argument."""
-    present = set(names)
+def _check_required_arguments(schema: BodySchema, present: Collection[str], span: Span) -> list[Diagnostic]:
+    """Build an error for every required argument of the schema without a name in `present`."""
     return [
         build_error(
             "missing-required-argument", f'The argument "{name}" is required, but no definition was found.', span
@@ -320,7 +316,7 @@ def _check_required_arguments(schema: BodySchema, names: Iterable[str], span: Sp
 
 
 def _build_missing_label_error(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
-    """Report a block with too few labels."""
+    """Build the error about a block with only `count` of its labels."""
     missing = labels[count]
     detail = f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)})."
     return build_error("missing-block-label", detail, span, headline=f"Missing {missing} for {block_type}")
@@ -391,10 +387,10 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
-    """Return a closing sentence with the name probably intended by `name`: one of `known`, or one of
-    `alternatives`, of another `kind` ("the argument").
+    """Return a sentence with the name probably intended by `name`; "" without any.
 
-    Considers snake case, the singular, names of other tools, and the nearest spelling; "" without any.
+    It is one of the `known` names, or of `alternatives` of another `kind` ("the argument"). Consider snake case, the
+    singular, names of other tools, and, of `known` names only, the nearest spelling.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -55,7 +55,7 @@ class _OpenBrackets:
     def close(self, closer: str) -> bool:
         """Close the innermost bracket with this closing mark, and any inside it; False without such a bracket."""
         if not self._counts[closer]:
-            return False
+            return False  # a closing mark too many
         innermost = ""
         while innermost != closer:
             innermost = self.expected.pop()
@@ -78,7 +78,7 @@ class BodyParser:
             self._parse_items(items)
             if stream.peek() == scanner.END:
                 break
-            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)  # not raised: parsing continues
             stream.read_token()  # a closing brace too many
         size = len(stream.tokens.text)
         end = stream.positions.build_span(size, size)
@@ -95,7 +95,7 @@ class BodyParser:
             elif kind == scanner.NEWLINE:
                 stream.index += 1
             elif kind in {"}", scanner.END}:
-                return
+                return  # the caller reads it
             else:
                 self._report_invalid_item(kind)
 
@@ -104,7 +104,7 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
-            begin = stream.tokens.starts[first]
+            begin = stream.tokens.starts[first]  # the quotation mark
             detail = "Argument names must not be quoted."
             stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
         else:
@@ -125,7 +125,7 @@ class BodyParser:
             elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
                 self._parse_block(first, items)
             else:
-                index = first + 1 if following in _FOREIGN_QUOTES else first
+                index = first + 1 if following in _FOREIGN_QUOTES else first  # such a quote has a message of its own
                 raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
             stream.skip_newlines = False
@@ -152,9 +152,8 @@ class BodyParser:
             if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
                 detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
                 raise stream.report_error("invalid-expression", detail, since=first)
-            raise stream.report_error(
-                "missing-newline-after-argument", "An argument definition must end with a newline.", since=first
-            )
+            detail = "An argument definition must end with a newline."
+            raise stream.report_error("missing-newline-after-argument", detail, since=first)
 
     def _parse_assignment(self, first: int) -> Attribute:
         """Parse `name = expression` after the name."""
@@ -165,6 +164,7 @@ class BodyParser:
         return Attribute(stream.tokens.get_text(first), expression, name.extend_to(expression.span), name)
 
     def _add_attribute(self, attribute: Attribute, items: _BodyItems) -> None:
+        """Add the first argument of each name; a later one is an error."""
         earlier = items.attributes.setdefault(attribute.name, attribute)
         if earlier is not attribute:
             self.stream.add_problem(
@@ -187,16 +187,14 @@ class BodyParser:
         stream.depth -= 1
         stream.block = outer
         span = stream.build_span(first, closing)
-        items.blocks.append(
-            Block(stream.tokens.get_text(first), labels, body, span, header, stream.build_span(first, first))
-        )
+        type_span = stream.build_span(first, first)
+        items.blocks.append(Block(stream.tokens.get_text(first), labels, body, span, header, type_span))
         kind = stream.peek()
         if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind != scanner.END:
-            raise stream.report_error(
-                "missing-newline-after-block-definition", "A block definition must end with a newline.", since=first
-            )
+            detail = "A block definition must end with a newline."
+            raise stream.report_error("missing-newline-after-block-definition", detail, since=first)
 
     def _parse_labels(self, first: int) -> tuple[Label, ...]:
         """Parse the labels up to the opening brace, exclusive."""
@@ -219,6 +217,7 @@ class BodyParser:
                 raise self._report_invalid_block_header(kind, first)
 
     def _report_invalid_block_header(self, kind: str, first: int) -> MalformedSyntaxError:
+        """Report the token found in place of a label or the opening brace."""
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
             detail = 'The equals sign "=" indicates an argument definition, and must not be used when defining a block.'
@@ -238,7 +237,7 @@ class BodyParser:
             stream.index += 1
         index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
-            stream.index = first
+            stream.index = first  # parse it again, as a template without sequences
             template = self.expressions.templates.parse_quoted()
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
@@ -247,15 +246,15 @@ class BodyParser:
                 f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
                 f'it (as "{mark}{mark}") to escape it.'
             )
-            raise stream.report_error("invalid-string-literal", detail, index, first)
+            raise stream.report_error("invalid-string-literal", detail, index, since=first)
         detail = "Unable to find the closing quote mark before the end of the file."
-        raise stream.report_error("unterminated-string-literal", detail, index, first)
+        raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
         """Parse the body after an opening brace. Return it, and the index of its closing brace."""
         stream = self.stream
         items = _BodyItems()
-        problems = len(stream.diagnostics)
+        previous_count = len(stream.diagnostics)
         if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
             self._parse_items(items)
         else:
@@ -264,7 +263,7 @@ class BodyParser:
             closing = stream.read_token()
         else:
             closing = stream.index
-            if len(stream.diagnostics) == problems:  # else one of them explains the missing brace
+            if len(stream.diagnostics) == previous_count:  # else a new one explains the missing brace
                 stream.add_problem(
                     "unclosed-configuration-block",
                     _UNCLOSED,
@@ -279,7 +278,7 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         kind = stream.peek()
-        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
+        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]  # nothing follows the END token
         if kind != scanner.IDENT:
             raise stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         if following != "=":
@@ -287,7 +286,7 @@ class BodyParser:
         self._add_attribute(self._parse_assignment(first), items)
         kind = stream.peek()
         if kind in {"}", scanner.END}:
-            return
+            return  # the caller reads it
         detail = "A single-line block definition must end with a closing brace immediately after its single "
         detail += "argument definition."
         if kind == ",":
@@ -304,6 +303,7 @@ class BodyParser:
         raise stream.report_error("invalid-single-argument-block-definition", detail)
 
     def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
+        """Report a name without `=` in a block on one line; before a label or brace it looks like a nested block."""
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
             return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
@@ -331,6 +331,7 @@ class BodyParser:
             return
         brackets = _OpenBrackets()
         for index in range(first, len(kinds)):
+            # The end of a line closes a quoted string.
             kind = scanner.CLOSE_QUOTE if kinds[index] == scanner.QUOTED_NEWLINE else kinds[index]
             if kind in _CLOSERS_OF:
                 brackets.open(_CLOSERS_OF[kind])

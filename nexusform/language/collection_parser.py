@@ -60,6 +60,7 @@ class CollectionParser:
         return syntax.TupleCons(tuple(items), stream.build_span(opening, closing))
 
     def _parse_items(self, opening: int) -> tuple[list[syntax.Expression], int]:
+        """Parse the items of a tuple. Return them, and the index of the closing bracket."""
         stream = self.stream
         items: list[syntax.Expression] = []
         while stream.peek() != "]":
@@ -70,12 +71,12 @@ class CollectionParser:
             elif kind == END:
                 raise self._report_unterminated("tuple", "bracket", opening)
             elif kind != "]":
-                raise stream.report_error(
-                    "missing-item-separator", "Expected a comma to mark the beginning of the next item.", since=opening
-                )
+                detail = "Expected a comma to mark the beginning of the next item."
+                raise stream.report_error("missing-item-separator", detail, since=opening)
         return items, stream.read_token()
 
     def _report_unterminated(self, constructor: str, bracket: str, opening: int) -> MalformedSyntaxError:
+        """Report a bracket without its closing one, at the opening one."""
         return self.stream.report_error(
             "unterminated-constructor",
             f"There is no corresponding closing {bracket} before the end of the file. This may be caused by "
@@ -98,18 +99,17 @@ class CollectionParser:
                 closing = self._parse_for_end(opening, "}")
                 span = self.stream.build_span(opening, closing)
                 if parts.key is None:
-                    self.stream.add_problem(
-                        _INVALID_FOR, "Key expression is required when building an object.", parts.value.span, span
-                    )
+                    detail = "Key expression is required when building an object."
+                    self.stream.add_problem(_INVALID_FOR, detail, parts.value.span, span)
                 return syntax.ForObject(
                     parts.key_name,
                     parts.value_name,
                     parts.collection,
-                    parts.key or parts.value,
-                    parts.value,
-                    parts.ellipsis is not None,
-                    parts.condition,
-                    span,
+                    key=parts.key or parts.value,
+                    value=parts.value,
+                    group=parts.ellipsis is not None,
+                    condition=parts.condition,
+                    span=span,
                 )
             stream.index = after  # peeking went past newlines, which count from here on
             stream.skip_newlines = False
@@ -119,6 +119,7 @@ class CollectionParser:
         return syntax.ObjectCons(tuple(items), stream.build_span(opening, closing))
 
     def _parse_object_items(self, opening: int) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
+        """Parse the items of an object. Return them, and the index of the closing brace."""
         stream = self.stream
         items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
         while True:
@@ -149,12 +150,14 @@ class CollectionParser:
         span = expression.span
         if isinstance(expression, syntax.Traversal):
             return syntax.ObjectKey(expression, bare=not expression.steps, span=span)
+        # The keywords true, false and null are plain names here.
         if isinstance(expression, syntax.Literal) and (expression.value is None or isinstance(expression.value, bool)):
             name = syntax.TraverseRoot(_KEYWORD_NAMES[expression.value], span)
             return syntax.ObjectKey(syntax.Traversal(name, (), span), bare=True, span=span)
         return syntax.ObjectKey(expression, bare=False, span=span)
 
     def _report_missing_value(self, opening: int) -> MalformedSyntaxError:
+        """Report the token found in place of the `=` or `:` after a key."""
         stream = self.stream
         kind = stream.peek()
         if kind == END:
@@ -173,27 +176,25 @@ class CollectionParser:
     # --- for -----------------------------------------------------------------------------------
 
     def _parse_for_expression(self, opening: int) -> _ForParts:
-        """Parse from the word `for` up to the closing bracket."""
+        """Parse from the word `for` up to the closing bracket, exclusive; the caller checks the parts by its kind."""
         stream = self.stream
         stream.read_token()
         key_name, value_name = None, self._parse_for_name("For expression requires variable name after 'for'.", opening)
         if stream.peek() == ",":
             stream.read_token()
-            key_name = value_name
+            key_name = value_name  # of two names the first is the key
             value_name = self._parse_for_name("For expression requires value variable name after comma.", opening)
         if not stream.is_next_word("in"):
-            raise stream.report_error(
-                _INVALID_FOR, "For expression requires the 'in' keyword after its name declarations.", since=opening
-            )
+            detail = "For expression requires the 'in' keyword after its name declarations."
+            raise stream.report_error(_INVALID_FOR, detail, since=opening)
         stream.read_token()
         collection = self.parse_expression()
         if stream.peek() != ":":
-            raise stream.report_error(
-                _INVALID_FOR, "For expression requires a colon after the collection expression.", since=opening
-            )
+            detail = "For expression requires a colon after the collection expression."
+            raise stream.report_error(_INVALID_FOR, detail, since=opening)
         stream.read_token()
         key, value = None, self.parse_expression()
-        if stream.peek() == "=>":
+        if stream.peek() == "=>":  # the expression before it is the key
             stream.read_token()
             key, value = value, self.parse_expression()
         ellipsis = stream.read_token() if stream.peek() == "..." else None
@@ -210,7 +211,6 @@ class CollectionParser:
 
     def _parse_for_end(self, opening: int, closing: str) -> int:
         if self.stream.peek() != closing:
-            raise self.stream.report_error(
-                _INVALID_FOR, "Extra characters after the end of the 'for' expression.", since=opening
-            )
+            detail = "Extra characters after the end of the 'for' expression."
+            raise self.stream.report_error(_INVALID_FOR, detail, since=opening)
         return self.stream.read_token()

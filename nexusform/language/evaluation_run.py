@@ -122,7 +122,7 @@ class ExpressionRun:
             raise MemoryError
 
     def count_result(self, value: Value) -> None:
-        """Count the size of a value as work."""
+        """Count the size of a value as work; short text and other primitives are free."""
         raw = value.raw
         if raw.__class__ is str:
             if len(raw) > _CHARACTERS_PER_UNIT:
@@ -144,15 +144,10 @@ class ExpressionRun:
         `node` is the offending part, `enclosing` the expression to display around it; its references are
         listed with their values.
         """
-        from nexusform.language.value_descriptions import build_value_notes
-
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
-        notes = (
-            ()
-            if isinstance(displayed, Span) or self._is_building_notes
-            else build_value_notes(displayed, self._evaluate_note_reference)
-        )
+        # A problem during the evaluation of notes is discarded, and needs none itself.
+        notes = () if isinstance(displayed, Span) or self._is_building_notes else self.build_notes(displayed)
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
         self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
         return DYNAMIC_UNKNOWN
@@ -189,7 +184,7 @@ class ExpressionRun:
             self.names = outer_names
 
     def traverse(self, traversal: Traversal) -> Value:
-        """Return the value at a traversal."""
+        """Return the value at a traversal: from a variable of an enclosing `for`, else from the scope."""
         name = traversal.root.name
         if self.names and name in self.names:
             return self.apply_steps(self.names[name], traversal.steps, traversal)
@@ -246,12 +241,11 @@ class TracingEvaluator(ExpressionRun):
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate as in any run, and record the trace."""
         outer, trace = self.current, EvaluationTrace(expression)
-        if self._is_building_notes:
-            pass
-        elif len(outer.parts) < MAX_TRACES:
-            outer.parts.append(trace)
-        else:
-            outer.omitted += 1
+        if not self._is_building_notes:  # a value for a message is no part of the expression
+            if len(outer.parts) < MAX_TRACES:
+                outer.parts.append(trace)
+            else:
+                outer.omitted += 1
         self.current = trace
         diagnostics, previous_count = self.diagnostics, len(self.diagnostics)
         try:
@@ -260,7 +254,7 @@ class TracingEvaluator(ExpressionRun):
             self.current = outer
         errors = select_errors(diagnostics[previous_count:])
         trace.has_failed = bool(errors)
-        if errors and not any(part.has_failed for part in trace.parts):
+        if errors and not any(part.has_failed for part in trace.parts):  # its own error
             trace.problem = errors[0].summary
         return trace.value
 
@@ -328,7 +322,7 @@ _NO_ELEMENT: Final = "The given key does not identify an element in this collect
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:
-    """Return `value.name`, unknown if only its type or not even this is known, or the problem."""
+    """Return `value.name`, or the problem. Of an unknown value it is unknown, with its type if known."""
     raw = value.raw
     if raw.__class__ is dict:
         member: Value | None = raw.get(name)
@@ -344,7 +338,7 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
             return Value(attribute_type, UNKNOWN, value.marks)
-        names = [] if value.marks else [n for n, _ in value_type.attributes]
+        names = [] if value.marks else [n for n, _ in value_type.attributes]  # messages do not reveal sensitive names
         hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
         return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
     if isinstance(value_type, MapType):
@@ -380,7 +374,7 @@ def _format_quoted_name_list(lead: str, names: list[str]) -> str:
 
 
 def get_element(value: Value, key: Value) -> Value | Problem:
-    """Return `value[key]`, unknown if only its type or not even this is known, or the problem."""
+    """Return `value[key]`, or the problem. Of an unknown value it is unknown, with its type if known."""
     marks = value.marks | key.marks
     if value.raw is None:
         return Problem((), "attempt-to-index-null-value", "This value is null, so it does not have any indices.")
@@ -388,7 +382,6 @@ def get_element(value: Value, key: Value) -> Value | Problem:
         return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(marks)
-    # An element of a value that is not null, according to its type.
     value_type = value.type
     if isinstance(value_type, (ListType, TupleType)):
         outcome = _get_sequence_element(value, key)
@@ -407,7 +400,7 @@ def get_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position."""
+    """Return the element of a list or tuple at a position, unknown if the position or the sequence is unknown."""
     value_type = value.type
     try:
         position = convert_value(key, NUMBER).raw
@@ -423,7 +416,7 @@ def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
         return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if isinstance(value_type, ListType) and value.raw is UNKNOWN:
         return Value(value_type.element, UNKNOWN)
-    length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)
+    length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)  # known for any tuple
     if position >= length:
         is_sensitive = bool(key.marks or value.marks)
         reason = "the index is past the end of the collection" if is_sensitive else _describe_range(position, length)
@@ -444,6 +437,7 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
+    """Return the entry of a map or object at a key, unknown if the key or the container is unknown."""
     value_type = value.type
     try:
         name = convert_value(key, STRING).raw
@@ -467,9 +461,8 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
     is_sensitive = bool(key.marks or value.marks)
     hint = "" if is_sensitive else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)
-    return Problem(
-        (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
-    )
+    detail = f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
+    return Problem((), "invalid-index", detail)
 
 
 class TracedExpression(Struct, frozen=True):

@@ -59,13 +59,13 @@ def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Va
 
 
 def trace_expression(expression: syntax.Expression, scope: Scope) -> tuple[EvaluationTrace, list[Diagnostic]]:
-    """Evaluate an expression and return the trace with all problems."""
+    """Evaluate an expression and return the trace with all problems; one without parts if it exceeds a limit."""
     run = TracingEvaluator(scope, _HANDLERS, expression)
     try:
         run.evaluate(expression)
     except (MemoryError, RecursionError):
-        return EvaluationTrace(expression), evaluate_expression(expression, scope)[1]
-    return run.current.parts[0], run.diagnostics
+        return EvaluationTrace(expression), evaluate_expression(expression, scope)[1]  # it reports the limit
+    return run.current.parts[0], run.diagnostics  # the only part of the outermost trace is the expression itself
 
 
 def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[ValueNote, ...]:
@@ -77,6 +77,7 @@ def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[Valu
 
 
 def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
+    """Return the value of a literal; unknown, after a diagnostic, for a number with too many digits."""
     value = node.value
     if value.__class__ is bool:
         return build_boolean(value)
@@ -98,13 +99,14 @@ def _build_number(number: Decimal | int) -> Value:
 
 
 def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
+    """Evaluate `collection[key]`; a problem is reported at the part at fault."""
     previous_count = len(run.diagnostics)
     collection, key = run.evaluate(node.collection), run.evaluate(node.key)
     if run.has_failed_since(previous_count):
         return DYNAMIC_UNKNOWN
     outcome = get_element(collection, key)
     if isinstance(outcome, Problem):
-        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection
+        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection  # else the collection is null
         return run.report_problem(outcome.id, outcome.detail, node_at_fault, node)
     return outcome
 
@@ -118,6 +120,7 @@ def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
+    """Evaluate `{ key = value }`; the whole object is unknown if one of its keys is unknown or invalid."""
     run.count_work(len(node.items))
     items: dict[str, Value] = {}
     marks = NO_MARKS
@@ -136,10 +139,10 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
-    """Return the name of an item as a string Value; None after a diagnostic."""
+    """Return the name of an item as a string Value, possibly unknown; None after a diagnostic."""
     expression = key.expression
     if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
-        return Value(STRING, expression.root.name)
+        return Value(STRING, expression.root.name)  # a bare name is text, not a reference
     if key.is_ambiguous:
         detail = (
             "If this expression is intended to be a reference, wrap it in parentheses. If it's instead "
@@ -147,12 +150,10 @@ def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: s
         )
         run.report_problem("ambiguous-attribute-key", detail, expression.span)
         return None
-    if isinstance(expression, syntax.Literal) and expression.value is None:
-        return Value(STRING, "null")
     previous_count = len(run.diagnostics)
     value = run.evaluate(expression)
     if run.has_failed_since(previous_count):
-        return None
+        return None  # reported during its evaluation
     if value.raw is None:
         run.report_problem("null-value-as-key", "Can't use a null value as a key.", expression, enclosing)
         return None

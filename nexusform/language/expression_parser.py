@@ -57,17 +57,18 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        reach, stream.reach = stream.reach, 0
+        outer_reach, stream.reach = stream.reach, 0  # the depth below one expression is that of its deepest part
         stream.enter_level()
-        condition = self._parse_binary_operation(1)
+        condition = self._parse_binary_operation(minimum=1)
         result = condition
         if stream.peek() == "?":
             result = self._parse_conditional(condition)
         stream.depth -= 1
-        stream.reach = max(reach, stream.reach)
+        stream.reach = max(outer_reach, stream.reach)
         return result
 
     def _parse_conditional(self, condition: syntax.Expression) -> syntax.Expression:
+        """Parse `? a : b` after the condition."""
         stream = self.stream
         mark = stream.read_token()
         stream.add_nesting_levels()
@@ -90,7 +91,7 @@ class ExpressionParser:
                 return left
             stream.read_token()
             stream.add_nesting_levels()
-            right = self._parse_binary_operation(precedence + 1)
+            right = self._parse_binary_operation(minimum=precedence + 1)  # equal operators group from the left
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
     # --- terms ---------------------------------------------------------------------------------
@@ -127,21 +128,22 @@ class ExpressionParser:
         raise stream.report_error(diagnostic_id, f"Expected the start of an expression, but found {token}.")
 
     def _parse_parentheses(self) -> syntax.Expression:
+        """Parse `( expression )`; newlines are ignored inside."""
         stream = self.stream
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
             first = stream.read_token()
             inner = self.parse_expression()
             if stream.peek() != ")":
-                raise stream.report_error(
-                    "unbalanced-parentheses", "Expected a closing parenthesis to terminate the expression.", since=first
-                )
+                detail = "Expected a closing parenthesis to terminate the expression."
+                raise stream.report_error("unbalanced-parentheses", detail, since=first)
             last = stream.read_token()
         finally:
             stream.skip_newlines = outer
         return syntax.Parentheses(inner, stream.build_span(first, last))
 
     def _parse_number(self) -> syntax.Expression:
+        """Parse a number exactly; a malformed, long or very large one is an error."""
         stream = self.stream
         index = stream.read_token()
         word = stream.tokens.get_text(index)
@@ -149,14 +151,14 @@ class ExpressionParser:
         if len(word) <= _MAX_NUMBER_LENGTH:
             if word.isdigit():
                 return syntax.Literal(int(word), span)
+            # "1.2.3" and "1.e5" are no numbers.
             if word.count(".") <= 1 and not word.lower().startswith("e", word.find(".") + 1):
                 with suppress(InvalidOperation):  # two exponents, or one that no decimal holds
                     value = Decimal(word)
                     if abs(value.adjusted()) <= _MAX_EXPONENT:
                         return syntax.Literal(value, span)
-        raise stream.report_error(
-            "invalid-number-literal", "Failed to recognize the value of this number literal.", index
-        )
+        detail = "Failed to recognize the value of this number literal."
+        raise stream.report_error("invalid-number-literal", detail, index)
 
     def _parse_keyword_call_or_traversal(self) -> syntax.Expression:
         """Parse a keyword, a function call, or a traversal that starts with a name."""
@@ -177,6 +179,7 @@ class ExpressionParser:
     # --- calls ---------------------------------------------------------------------------------
 
     def _parse_function_call(self, first: int) -> syntax.Expression:
+        """Parse the rest of `name(...)` or `scope::name(...)`; `first` is the index of the first name."""
         stream = self.stream
         last = first
         name = stream.tokens.get_text(first)
@@ -212,7 +215,7 @@ class ExpressionParser:
                     detail = (
                         "An expanded function argument (with ...) must be immediately followed by closing parentheses."
                     )
-                    raise stream.report_error("missing-closing-parenthesis", detail, mark, first)
+                    raise stream.report_error("missing-closing-parenthesis", detail, mark, since=first)
                 return tuple(arguments), True
             if following == ",":
                 stream.read_token()
@@ -221,6 +224,7 @@ class ExpressionParser:
         return tuple(arguments), False
 
     def _build_missing_separator_error(self, kind: str, first: int) -> Exception:
+        """Report the token found in place of a comma or closing parenthesis, and return the exception to raise."""
         if kind == END:
             opening = first
             while self.stream.tokens.kinds[opening] != "(":
@@ -241,7 +245,7 @@ class ExpressionParser:
         """Parse the traversal steps, indexes and splats after a term."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
-            return source
+            return source  # no steps; a step may follow newlines only inside brackets
         steps: list[syntax.Step] = []
         while True:
             kind = stream.peek()
@@ -271,7 +275,7 @@ class ExpressionParser:
                     "When using the legacy index syntax, chaining two indexes together is not permitted. "
                     f"Use the proper index syntax instead, like [{first}][{second}]."
                 )
-                raise stream.report_error("invalid-legacy-index-syntax", detail, index, dot)
+                raise stream.report_error("invalid-legacy-index-syntax", detail, index, since=dot)
             return syntax.TraverseAttribute(word, stream.build_span(dot, index))
         if kind == "*":
             detail = "A splat expression (*) cannot be used inside another attribute-only splat expression."
@@ -295,7 +299,7 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]`. Return the new source and the steps after it so far."""
+        """Parse `[key]` or `[*]`. Return the new source and the steps after it; a constant key is one more step."""
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

@@ -41,7 +41,7 @@ _Pairs = Iterator[tuple[Value, Value]]
 
 
 def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
-    """Return the collection with its own marks; an unknown value after a diagnostic."""
+    """Return the collection of a `for`, possibly unknown; an unknown value after a diagnostic."""
     collection = run.evaluate(node.collection)
     if collection.raw is None:
         detail = "A null value cannot be used as the collection in a 'for' expression."
@@ -58,6 +58,7 @@ _ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
 def _list_key_value_pairs(collection: Value) -> _Pairs:
+    """List the keys and values of a collection; elements of a set are their own keys, those of a list have indices."""
     if isinstance(collection.type, (MapType, ObjectType)):
         return ((Value(STRING, k), v) for k, v in collection.raw.items())
     if isinstance(collection.type, SetType):
@@ -85,18 +86,17 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        # A clause that is always invalid is reported even without elements.
+        """Report a clause without a bool for any element, even if there are no elements; ignore other errors."""
         if self.clause is None:
             return
         _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
         outcome, diagnostics = self.run.evaluate_separately(self.clause)
         if not has_errors(diagnostics):
             self._decide(outcome)
-        self.is_known = True
-        self.marks = NO_MARKS
+        self.is_known, self.marks = True, NO_MARKS  # the unknown element does not count
 
     def should_include(self) -> bool:
-        """Check whether the current element is included."""
+        """Check whether the current element is included; not if the clause is unknown or has an error."""
         if self.clause is None:
             return True
         before = len(self.run.diagnostics)
@@ -107,7 +107,7 @@ class _ForCondition:
         return self._decide(outcome)
 
     def _decide(self, outcome: Value) -> bool:
-        """Return the result of the `if` clause; unknown ones make the whole result unknown."""
+        """Return the clause's value as a bool, false after an error; an unknown one makes the whole result unknown."""
         assert self.clause is not None
         self.marks |= outcome.marks
         if outcome.raw is None:
@@ -149,7 +149,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
-    """Evaluate `[for k, v in c : value if condition]` to a tuple."""
+    """Evaluate `[for k, v in c : value if x]` to a tuple; unknown if `c` or any `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -163,7 +163,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
-    """Evaluate `{for k, v in c : key => value}` to an object; with `...` to a tuple for every key."""
+    """Evaluate `{for k, v in c : key => value}` to an object, with `...` to a tuple for every key, possibly unknown."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -187,7 +187,7 @@ class _ObjectBuilder:
         self.groups: dict[str, list[Value]] = {}
 
     def add(self) -> None:
-        """Add the current element by its key."""
+        """Add the current element by its key; an unknown, invalid or repeated key makes the whole object unknown."""
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
@@ -214,6 +214,7 @@ class _ObjectBuilder:
             self.items[name] = value
 
     def _evaluate_key_to_text(self, key: Value) -> str | None:
+        """Return the key as text; None if it is unknown, or after a diagnostic."""
         if key.raw is None:
             detail = "Key expression in 'for' expression must not produce a null value."
             self.run.report_problem("invalid-object-key", detail, self.node.key, self.node)
@@ -256,7 +257,7 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
 
 
 def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
-    """Evaluate `source[*].x` for every element."""
+    """Evaluate `source[*].x` for every element; a value other than a sequence counts as one element, null as none."""
     source = run.evaluate(node.source)
     is_sequence = isinstance(source.type, (ListType, SetType, TupleType))
     if source.raw is None:
@@ -268,9 +269,8 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
         return DYNAMIC_UNKNOWN.add_marks(source.marks)
     if not is_sequence:
         single = build_tuple([_evaluate_splat_element(node, source, run)])
-        # As null it has no element.
-        is_not_null = get_refinement(source).not_null
-        return (single if is_not_null else DYNAMIC_UNKNOWN).add_marks(source.marks)
+        is_certain = get_refinement(source).not_null  # an unknown value may be null, with no element
+        return (single if is_certain else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
         results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
         return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)
@@ -292,16 +292,17 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
         return build_tuple(results)
     assert isinstance(source.type, (ListType, SetType))
     if results:
-        kind = results[0].type
-        if any(has_dynamic(r.type) for r in results) and any(r.type != kind for r in results):
+        first_type = results[0].type
+        if any(has_dynamic(r.type) for r in results) and any(r.type != first_type for r in results):
             return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
-        if all(r.type == kind for r in results):
-            return Value(ListType(kind), tuple(results))
+        if all(r.type == first_type for r in results):
+            return Value(ListType(first_type), tuple(results))
         detail = (
             "Some values are null, so the second splat gives lists of different lengths. Use a for "
             "expression instead: [for x in list : x.name[*]]."
         )
         return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
+    # Without elements, an unknown one gives the type.
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())
@@ -311,8 +312,9 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
 
 
 def _evaluate_splat_element(node: Splat, element: Value, run: ExpressionRun) -> Value:
+    """Evaluate the steps after `[*]` for one element."""
     if isinstance(node.element, SplatElement):
-        return element
+        return element  # no steps
     outer, run.element = run.element, element
     try:
         return run.evaluate(node.element)

@@ -118,20 +118,20 @@ def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: se
             result.append(tokens[index])
             index += 1
         else:
-            result += tokens[index + 2 : end - 1]
+            result += tokens[index + 2 : end - 1]  # without `"${` and `}"`
             index = end + 1
     return result
 
 
 class _OldStylePositions(Struct):
-    """Character offsets of old style: wrapped values and bare labels."""
+    """Character offsets of old style: arguments like `"${x}"`, and labels without quotes."""
 
     wrapped: set[int] = field(default_factory=set)
     bare_labels: set[int] = field(default_factory=set)
 
 
 def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> None:
-    """Collect old style of a body: wrapped references, labels without quotes."""
+    """Add the offsets of values like `"${x}"` and of labels without quotes in a body and its blocks."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
             old_style.wrapped.add(_convert_byte_to_character_offset(text, attribute.expression.span.start.byte))
@@ -150,22 +150,21 @@ def _convert_byte_to_character_offset(text: str, byte: int) -> int:
 
 
 def _find_template_end(tokens: list[_Token], index: int) -> int | None:
-    """Find the closing quotation mark of `"${...}"`, if that is all, on one line."""
+    """Find the closing quotation mark of a string; None unless it is one `${...}` on one line."""
     nesting = 0
     for position in range(index + 1, len(tokens)):
         token = tokens[position]
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
-            return None
+            return None  # more than one line
         nesting += token.depth_change
         if nesting == 0:
-            is_wrapper = (
-                token.text == "}" and position + 1 < len(tokens) and tokens[position + 1].kind == scanner.CLOSE_QUOTE
-            )
-            return position + 1 if is_wrapper else None
+            following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
+            return position + 1 if token.text == "}" and following == scanner.CLOSE_QUOTE else None
     return None
 
 
 def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
+    """Split tokens at their newlines; the last line may have none."""
     lines: list[_Line] = []
     current: list[_Token] = []
     for token in tokens:
@@ -186,7 +185,7 @@ def _split_line_into_alignment_cells(line: _Line) -> None:
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
         if lead[index].kind == "=":
-            if sum(token.depth_change for token in lead[index:]) == 0:
+            if sum(token.depth_change for token in lead[index:]) == 0:  # its value ends on this line
                 line.assign, line.lead = lead[index:], lead[:index]
             return
 
@@ -195,6 +194,7 @@ def _split_line_into_alignment_cells(line: _Line) -> None:
 
 
 def _set_token_spacing(cell: list[_Token]) -> None:
+    """Set the spaces before every token of a cell except the first."""
     previous = _NO_TOKEN
     for token, after in pairwise(cell):
         after.spaces = int(_has_space_between(previous, token, after))
@@ -207,9 +207,8 @@ _ADJACENT_SEQUENCES = {(scanner.SEQUENCE_END, begin) for begin in (scanner.INTER
 
 
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
-    """Check for a space between two tokens; `before` is the token before them."""
+    """Check for a space between `token` and `after`; `before` is the token before them."""
     kind, following = token.kind, after.kind
-    # Check for pairs that are never separated.
     if kind == "." or following in {".", ",", "..."} or (kind, following) in _TIGHT_PAIRS:
         return False
     if kind == ",":
@@ -217,11 +216,11 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     if kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE} or following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}:
         return False
     if token.text == "in" and before.kind == scanner.IDENT:
-        return True
+        return True  # `for x in [...]`
     if kind == "!" or (following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0)):
         return False
     if kind == "-":
-        return before.kind not in _BEFORE_NEGATION
+        return before.kind not in _BEFORE_NEGATION  # a subtraction
     return _has_space_at_brackets(token, after)
 
 
@@ -229,7 +228,7 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     """Check for a space between two tokens if one is a bracket or a brace."""
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
-        return (kind, following) != ("{", "}")
+        return (kind, following) != ("{", "}")  # none in {}
     if (kind, following) in _BRACES_IN_SEQUENCES:
         return True
     return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
@@ -246,12 +245,12 @@ def _set_indentation(lines: list[_Line]) -> None:
     steps: list[int] = []  # the number of open brackets of each step
     for line in lines:
         if not line.lead:
-            continue
+            continue  # an empty line
         net = sum(token.depth_change for token in (*line.lead, *line.assign))
-        closed = -net
-        while closed > 0 and steps:
-            reduction = min(closed, steps[-1])
-            closed -= reduction
+        to_close = -net
+        while to_close > 0 and steps:
+            reduction = min(to_close, steps[-1])
+            to_close -= reduction
             steps[-1] -= reduction
             if steps[-1] == 0:
                 steps.pop()
@@ -263,7 +262,7 @@ def _set_indentation(lines: list[_Line]) -> None:
 def _align_cells(
     lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
 ) -> None:
-    """Align one cell of neighbouring lines: it starts after the widest of the parts before it."""
+    """Align one cell of neighbouring lines: it starts after the widest of the parts before it, with one space."""
     for chain in _group_adjacent_lines(lines, [bool(get_cell(line)) for line in lines]):
         widths = [_compute_cells_width(get_tokens_before(line)) for line in chain]
         for line, width in zip(chain, widths, strict=True):

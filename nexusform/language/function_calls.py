@@ -32,8 +32,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
     if function.is_lazy:
         return _call_with_unevaluated_arguments(node, function, run)
-    if function.parse_type is not None:
-        # Call a function with a type expression as its last argument.
+    if function.parse_type is not None:  # its last argument is a type expression
         if not _is_argument_count_valid(node, function, len(node.arguments), run):
             return DYNAMIC_UNKNOWN
         target, problems = function.parse_type(node.arguments[-1])
@@ -42,14 +41,14 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         run.diagnostics += problems
         if target is None or run.has_failed_since(before):
             return DYNAMIC_UNKNOWN
-        typed = replace(
-            function, parameters=function.parameters[:1], returns=target, body=partial(function.body, target)
-        )
+        # The type is part of the function instead of an argument.
+        body = partial(function.body, target)
+        typed = replace(function, parameters=function.parameters[:1], returns=target, body=body)
         return _invoke_function(node, typed, [value], [node.arguments[0]], run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
-    marks = NO_MARKS
+    marks = NO_MARKS  # those of an expanded sequence itself
     if node.expand:
         sequence = _check_expanded_argument(node, function, arguments[-1], run)
         if sequence is None or sequence.raw is UNKNOWN:
@@ -63,7 +62,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
 
 
 def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
-    """Return the argument of `...` as a sequence; None, and a problem, for anything else."""
+    """Return the argument of `...`, a sequence or unknown; None, and a problem, for anything else."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):
@@ -71,13 +70,13 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
     else:
         detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
     node_at_fault = node.arguments[-1]
-    run.report_problem(
-        "invalid-expanding-argument-value", detail, node_at_fault, node, function=format_signature(function)
-    )
+    signature = format_signature(function)
+    run.report_problem("invalid-expanding-argument-value", detail, node_at_fault, node, function=signature)
     return None
 
 
 def _is_argument_count_valid(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
+    """Check the number of arguments, after the expansion of `...`; report a wrong one."""
     expected = len(function.parameters)
     if count < expected:
         at_least = "at least " if function.variadic else ""
@@ -87,9 +86,9 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
         return False
     if count > expected and function.variadic is None:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
-        position = min(expected, len(node.arguments) - 1)
+        node_at_fault = node.arguments[min(expected, len(node.arguments) - 1)]  # the first surplus or the expanded one
         run.report_problem(
-            "too-many-function-arguments", detail, node.arguments[position], node, function=format_signature(function)
+            "too-many-function-arguments", detail, node_at_fault, node, function=format_signature(function)
         )
         return False
     return True
@@ -104,7 +103,7 @@ def _invoke_function(
         result = invoke_function(function, converted_arguments)
     except FunctionProblem as original:
         problem = redact_problem(original, arguments)
-        if problem.argument is not None and problem.argument < len(argument_nodes):
+        if problem.argument is not None and problem.argument < len(argument_nodes):  # the problem is one argument's
             name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]
@@ -125,6 +124,7 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
+    """Call `try` or `can`: it evaluates its arguments itself, and checks their number."""
     thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
     if node.expand:
         # The expanded argument is evaluated first: its errors are always reported.

@@ -78,7 +78,7 @@ class _JsonReader:
         self.word = match.group(group)
         begin, end = match.span(group)
         if group == _PLAIN:
-            begin, end = begin - 1, end + 1
+            begin, end = begin - 1, end + 1  # the quotation marks
         self.begin, self.offset = begin, end
 
     def get_span(self) -> Span:
@@ -106,17 +106,19 @@ class _JsonReader:
             self.depth -= 1
             return value
         else:
-            raise self._report_missing_value()
+            raise self._build_missing_value_error()
         self.load_token()
         return scalar
 
-    def _report_missing_value(self) -> MalformedJsonError:
+    def _build_missing_value_error(self) -> MalformedJsonError:
+        """Build the error about the current token in place of a value."""
         if self.group == _END:
             return self.build_error("The text ends where a JSON value is expected.")
         if self.group == _WORD:
-            return self.build_error(
+            detail = (
                 f'"{self.word}" is not a JSON value. The only words without quotation marks are true, false and null.'
             )
+            return self.build_error(detail)
         if self.word == '"':
             return self.build_error("This string has no closing quotation mark on its line.")
         if self.word == "'":
@@ -124,6 +126,7 @@ class _JsonReader:
         return self.build_error("A JSON value is expected here: an object, array, string, number, true, false or null.")
 
     def _parse_object(self) -> syntax.JsonObject:
+        """Parse an object from its opening brace on. Raises MalformedJsonError."""
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
         self._parse_plain_members(properties)
@@ -143,7 +146,7 @@ class _JsonReader:
             if self._has_comma_before_next_item("}", "property", begin):
                 previous_count = len(properties)
                 self._parse_plain_members(properties)
-                if len(properties) == previous_count:
+                if len(properties) == previous_count:  # else the comma is before one of these members
                     self._reject_trailing_comma("}", "property")
         end = self.offset
         self.load_token()
@@ -164,7 +167,7 @@ class _JsonReader:
             self.offset = match.end()
             has_comma = mark == ","
             if not has_comma:
-                self.offset -= 1
+                self.offset -= 1  # the brace is the next token
                 break
             match = next_member(text, self.offset)
         self.load_token()
@@ -187,7 +190,7 @@ class _JsonReader:
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
         """Check for a comma, which stays the current token; otherwise require the closing bracket."""
         if self.group == _MARK and self.word == closing:
-            return False
+            return False  # the caller reads it
         if self.group == _END:
             kind = "object" if closing == "}" else "array"
             raise MalformedJsonError(f"This {kind} is never closed.", begin, begin + 1)
@@ -211,9 +214,8 @@ class _JsonReader:
             if code:
                 return chr(int(code, 16))
             if letter not in _SIMPLE:
-                raise MalformedJsonError(
-                    f'"\\{letter}" is not a JSON escape sequence.', begin + 1 + escape.start(), begin + 1 + escape.end()
-                )
+                detail = f'"\\{letter}" is not a JSON escape sequence.'
+                raise MalformedJsonError(detail, begin + 1 + escape.start(), begin + 1 + escape.end())
             return _SIMPLE[letter]
 
         decoded = _ESCAPE.sub(replace, self.word[1:-1])
@@ -222,6 +224,7 @@ class _JsonReader:
         return normalize_text(joined)
 
     def _parse_number(self) -> int | Decimal:
+        """Parse the current number exactly. Raises MalformedJsonError above the limits of length and exponent."""
         word = self.word
         if len(word) <= _MAX_NUMBER_LENGTH:
             if word.lstrip("-").isdigit():
@@ -243,7 +246,7 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
     except MalformedJsonError as problem:
         subject = positions.build_span(problem.begin, problem.end)
         return None, [build_error("invalid-json-syntax", problem.detail, subject)]
-    except RecursionError:  # where calls may not nest as deep as documents
+    except RecursionError:  # an interpreter with too low a limit for _MAX_LEVELS
         subject = positions.build_span(reader.begin, reader.begin + 1)
         return None, [build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)]
     return value, []
@@ -254,7 +257,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
-    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array."""
+    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report other values."""
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
@@ -282,10 +285,10 @@ def build_expression(value: syntax.JsonValue) -> tuple[syntax.Expression, list[D
 
 
 def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> syntax.Expression:
+    """Convert a JSON value to an expression; texts, also keys, may be templates. Repeated keys are reported."""
     if isinstance(value, syntax.JsonArray):
         return syntax.TupleCons(tuple(_convert_value(item, diagnostics) for item in value.items), value.span)
     if isinstance(value, syntax.JsonObject):
-        # Convert an object to an expression; its keys may be templates.
         items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
         known_names: dict[str, Span] = {}
         for json_property in value.properties:
@@ -298,12 +301,8 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
                 diagnostics.append(build_error("duplicate-object-attribute", detail, json_property.name_span))
                 continue
             key = _convert_json_string_to_expression(json_property.name, json_property.name_span, diagnostics)
-            items.append(
-                (
-                    syntax.ObjectKey(key, bare=False, span=json_property.name_span),
-                    _convert_value(json_property.value, diagnostics),
-                )
-            )
+            object_key = syntax.ObjectKey(key, bare=False, span=json_property.name_span)
+            items.append((object_key, _convert_value(json_property.value, diagnostics)))
         return syntax.ObjectCons(tuple(items), value.span)
     if isinstance(value.value, str):
         return _convert_json_string_to_expression(value.value, value.span, diagnostics)
@@ -311,12 +310,12 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
 
 
 def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
-    """Convert a text to an expression: a template if it contains a sequence."""
+    """Convert a text to an expression: a template if it contains a sequence; the text itself after an error."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start
-    start = Position(begin.line, begin.column + 1, begin.byte + 1)
-    # Positions inside are exact as long as the text is written without escapes.
+    start = Position(begin.line, begin.column + 1, begin.byte + 1)  # after the quotation mark
+    # Positions inside are exact only if the text is as long as its source without the quotation marks (no escapes).
     is_unescaped = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
     reference = _REFERENCE.fullmatch(text) if is_unescaped else None
     if reference is not None and reference.group(1) not in _KEYWORDS:

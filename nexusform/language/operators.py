@@ -25,15 +25,16 @@ from nexusform.values.typed_value import (
 
 
 class OperationProblem(Exception):
-    """Operation without a result; `message` is a clause without a full stop, `kind` a diagnostic id."""
+    """Operation without a result; `message` is a clause without a full stop."""
 
-    def __init__(self, message: str, kind: str = "operation-failed") -> None:
+    def __init__(self, message: str, diagnostic_id: str = "operation-failed") -> None:
         super().__init__(message)
         self.message = message
-        self.kind = kind
+        self.diagnostic_id = diagnostic_id
 
 
 def _compute_quotient(left: Any, right: Any) -> Any:
+    """Compute `left / right`; whole numbers without a remainder need no fraction."""
     if left.__class__ is int and right.__class__ is int and left % right == 0:
         return left // right
     return compute_quotient(left, right)
@@ -95,10 +96,10 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
 
 
 def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool | None:
-    """Compare numbers by their known bounds: return the result for all values between them, None if it differs."""
+    """Compare numbers by their known bounds: return the result if it is the same for all values, else None."""
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
-        left_bounds, right_bounds = right_bounds, left_bounds
+        left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
     if (
         left_bounds.highest is not None
@@ -116,7 +117,7 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
 
 
 def _apply_logical(operator: str, first: Any, second: Any) -> Value:
-    # Neither value is the decisive one.
+    """Compute `&&` or `||` of values other than the decisive one (false for `&&`, true for `||`)."""
     if first is UNKNOWN or second is UNKNOWN:
         return _UNDECIDED
     return build_boolean(operator == "&&")
@@ -135,7 +136,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
 
 
 def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    """Evaluate a unary operation."""
+    """Evaluate a unary operation; its value is unknown after an error."""
     previous_count = len(run.diagnostics)
     operand = run.evaluate(node.operand)
     required = _OPERAND_TYPES[node.operator]
@@ -148,14 +149,14 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
         detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
         run.report_problem("invalid-operand", detail, node.operand, node)
     except OperationProblem as problem:
-        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+        run.report_problem(problem.diagnostic_id, f"Error during operation: {problem.message}.", node)
     return unknown_result
 
 
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return the value converted for the operator, and its own diagnostics. A wrong type is reported at once."""
+    """Return the converted value and the unreported diagnostics of its evaluation; a wrong type is reported at once."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)
     if required is None or value.type is required:
@@ -174,7 +175,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     left, left_problems = _evaluate_operand(node, node.left, "left", run)
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
     marks = left.marks | right.marks
-    has_failed = len(run.diagnostics) > previous_count
+    has_failed = len(run.diagnostics) > previous_count  # an operand has a wrong type
     decisive = _DECISIVE.get(node.operator)
     if decisive is not None and not has_failed:
         left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
@@ -194,7 +195,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     try:
         return apply_binary_operator(node.operator, left, right)
     except OperationProblem as problem:
-        run.report_problem(problem.kind, f"Error during operation: {problem.message}.", node)
+        run.report_problem(problem.diagnostic_id, f"Error during operation: {problem.message}.", node)
         return Value(get_result_type(node.operator), UNKNOWN, marks)
 
 
@@ -203,9 +204,9 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def _may_be_decided_by_known_side(left: Value, right: Value, *, right_failed: bool) -> bool:
-    """Return whether an unknown side may decide the result alone, with an error on the right or null on the other.
+    """Return whether `&&` or `||` is unknown instead of an error, since its unknown side may decide the result.
 
-    As in HCL, an error on the left is always reported.
+    The other side is null, or has an error on the right; as in HCL, an error on the left is always reported.
     """
     if left.raw is UNKNOWN:
         return right_failed or right.raw is None

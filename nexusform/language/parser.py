@@ -44,10 +44,10 @@ MAX_SOURCE_LENGTH = 64 * 1024 * 1024
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Pause cyclic garbage collection, which costs as much as the parse and finds no cycles.
+    """Pause cyclic garbage collection: it costs as much as the parse and finds no cycles.
 
-    New objects count as old afterwards: freezing and unfreezing moves them to the oldest generation,
-    otherwise the next allocation would scan all of them.
+    Afterwards freeze and unfreeze, moving the new objects to the oldest generation: otherwise the next allocation
+    would scan all of them. Not if other objects are frozen: unfreezing is for all.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -72,7 +72,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
         empty_span = positions.build_span(0, 0)
         return Body((), (), empty_span, empty_span), [rejection]
     with pause_garbage_collection():
-        stream = TokenStream(scan_text(source.text), positions, [])
+        stream = TokenStream(scan_text(source.text), positions, diagnostics=[])
         body = BodyParser(stream).parse_file()
     return body, _sort_diagnostics(stream.diagnostics)
 
@@ -121,7 +121,7 @@ def _parse_text_as_expression(
     if rejection is not None:
         return None, [rejection]
     with pause_garbage_collection():
-        stream = TokenStream(scanner(source.text), positions, [])
+        stream = TokenStream(scanner(source.text), positions, diagnostics=[])
         try:
             expression: Expression | None = read(stream)
         except MalformedSyntaxError:
@@ -157,7 +157,7 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
     except UnexpectedInput as problem:
         offset = problem.pos_in_stream
     except LarkError:
-        offset = 0
+        offset = 0  # without a position
     else:
         return None
     begin = offset if offset is not None and 0 <= offset < len(text) else len(text)

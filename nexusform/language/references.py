@@ -7,6 +7,7 @@ belong to the expression itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.parser import parse_expression
@@ -54,12 +55,9 @@ def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> I
             if expression.root.name not in names:
                 yield expression
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
-            extra = {expression.value_name}
-            if expression.key_name is not None:
-                extra.add(expression.key_name)
-            inner = names | extra
+            inner = names | {expression.value_name, expression.key_name or expression.value_name}
             stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))
-            stack.append((expression.collection, names))
+            stack.append((expression.collection, names))  # evaluated once, outside of the loop
         else:
             stack.extend((child, names) for child in reversed(list_child_expressions(expression)))
 
@@ -77,44 +75,32 @@ def _list_repeated_parts(
 
 
 def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """Return the direct child expressions, in source order. A bare object key is not one."""
-    if isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
-        return (expression.collection, *_list_repeated_parts(expression))
-    if isinstance(expression, syntax.Template):
-        return expression.parts
-    if isinstance(expression, syntax.TupleCons):
-        return expression.items
-    if isinstance(expression, syntax.Call):
-        return expression.value_arguments
-    if isinstance(expression, syntax.ObjectCons):
-        parts: list[syntax.Expression] = []
-        for key, value in expression.items:
-            if not key.bare and not key.is_ambiguous:
-                parts.append(key.expression)
-            parts.append(value)
-        return tuple(parts)
-    if isinstance(expression, syntax.Conditional):
-        return (expression.condition, expression.then, expression.otherwise)
-    if isinstance(expression, syntax.TemplateIf):
-        return (expression.condition, *expression.then, *expression.otherwise)
-    return _list_child_expressions(expression)
-
-
-def _list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """Return the parts of an expression that binds no names, in source order."""
+    """Return the direct child expressions, in source order. A bare or ambiguous object key is text, not a child."""
     match expression:
-        case syntax.TemplateWrap(wrapped=inner) | syntax.Parentheses(inner=inner) | syntax.Unary(operand=inner):
-            return (inner,)
-        case syntax.RelativeTraversal(source=source):
-            return (source,)
-        case syntax.Index(collection=collection, key=key):
-            return (collection, key)
-        case syntax.Splat(source=source, element=element):
-            return (source, element)
-        case syntax.Binary(left=left, right=right):
-            return (left, right)
-        case _:
-            return ()
+        case syntax.ForTuple() | syntax.ForObject() | syntax.TemplateFor():
+            return (expression.collection, *_list_repeated_parts(expression))
+        case syntax.Template(parts=parts) | syntax.TupleCons(items=parts):
+            return parts
+        case syntax.Call():
+            return expression.value_arguments
+        case syntax.ObjectCons(items=items):
+            pairs = [(value,) if k.bare or k.is_ambiguous else (k.expression, value) for k, value in items]
+            return tuple(chain.from_iterable(pairs))
+        case syntax.Conditional(condition=condition, then=then, otherwise=otherwise):
+            return (condition, then, otherwise)
+        case syntax.TemplateIf(condition=condition, then=then_parts, otherwise=else_parts):
+            return (condition, *then_parts, *else_parts)
+        case syntax.TemplateWrap(wrapped=first) | syntax.Parentheses(inner=first) | syntax.Unary(operand=first):
+            return (first,)
+        case (
+            syntax.Index(collection=first, key=second)
+            | syntax.Splat(source=first, element=second)
+            | syntax.Binary(left=first, right=second)
+        ):
+            return (first, second)
+        case syntax.RelativeTraversal(source=first):
+            return (first,)
+    return ()
 
 
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
@@ -134,8 +120,9 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
 
 
 def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a dynamic block. `for_each` has no access to the iterator; `labels` and
-    `content` have; `iterator` is its name.
+    """List the references of a dynamic block, except those to its iterator in `labels` and `content`.
+
+    The iterator has the name in the argument `iterator`, by default the block's `label`.
     """
     iterator = label
     for attribute in body.attributes:
@@ -145,9 +132,8 @@ def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names)
     inner_names = bound_names | {iterator}
     for attribute in body.attributes:
         if attribute.name != "iterator":
-            yield from _list_unbound_traversals(
-                attribute.expression, bound_names if attribute.name == "for_each" else inner_names
-            )
+            names = bound_names if attribute.name == "for_each" else inner_names
+            yield from _list_unbound_traversals(attribute.expression, names)
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
             yield from _list_body_references(block.body, inner_names)
@@ -177,10 +163,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
 
 def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
-    properties: list[syntax.JsonProperty] = []
-    for json_object in _list_json_objects(value):
-        properties += json_object.properties
-    for json_property in tuple(properties):
+    for json_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
         for generator in _list_json_objects(json_property.value):
             iterator = json_property.name
             for part in generator.properties:
@@ -194,6 +177,7 @@ def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) 
 
 
 def _list_json_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
+    """Return the value if it is an object, or the objects of an array; other values are reported when decoded."""
     if isinstance(value, syntax.JsonObject):
         return (value,)
     items = value.items if isinstance(value, syntax.JsonArray) else ()

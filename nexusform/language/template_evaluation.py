@@ -41,6 +41,7 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
         marks |= value.marks
         text = _convert_to_text(value, part, run, enclosing)
         if text is None:
+            # The known text before the first unknown part is a prefix of the result.
             prefix = "".join(pieces) + get_refinement(value).prefix if is_known else prefix
             is_known = False
         else:
@@ -74,9 +75,9 @@ def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosi
 
 
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
-    """Evaluate `%{ if }` to the text of one of the branches."""
+    """Evaluate `%{ if }` to the text of one of the branches; errors of the other are ignored."""
     condition = evaluate_condition(node.condition, run, node)
-    if condition is None:
+    if condition is None:  # reported as invalid
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
     branches = [run.run_separately(join_parts, branch, run, node) for branch in (node.then, node.otherwise)]
@@ -89,11 +90,11 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 
 
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
-    """Evaluate a conditional to the chosen branch, converted to the common type."""
+    """Evaluate a conditional to the chosen branch, converted to the common type; errors of the other are ignored."""
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
-    kind = _find_common_type(then, otherwise)
-    if kind is None:
+    common_type = _find_common_type(then, otherwise)
+    if common_type is None:
         return run.report_problem(
             "inconsistent-conditional-result-types",
             "The true and false result expressions must have consistent types. "
@@ -101,38 +102,41 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
             node,
         )
     condition = evaluate_condition(node.condition, run, node)
-    if condition is None:
-        return Value(kind, UNKNOWN)
+    if condition is None:  # reported as invalid
+        return Value(common_type, UNKNOWN)
     # Of both branches, so that they are independent of when the condition becomes known.
     marks = condition.marks | then.marks | otherwise.marks
     if condition.raw is UNKNOWN:
-        return _build_unknown_choice(then, otherwise, kind).add_marks(marks)
+        return _build_unknown_choice(then, otherwise, common_type).add_marks(marks)
     if condition.raw:
         word, part, chosen, problems = "true", node.then, then, then_problems
     else:
         word, part, chosen, problems = "false", node.otherwise, otherwise, otherwise_problems
     run.diagnostics.extend(problems)
     try:
-        return convert_value(chosen, kind).add_marks(marks)
+        return convert_value(chosen, common_type).add_marks(marks)
     except ConversionProblem as problem:
         detail = f"The {word} result value has the wrong type: {describe_problem(problem)}."
         return run.report_problem("inconsistent-conditional-result-types", detail, part, node)
 
 
-def _build_unknown_choice(then: Value, otherwise: Value, kind: Type) -> Value:
+def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> Value:
     """Build the result for an unknown condition: unknown, with the known properties shared by both branches."""
     if then.raw is None and otherwise.raw is None:
-        return Value(kind, None)
+        return Value(result_type, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
     if then.type != otherwise.type:
-        # One of them is converted: its text is unknown, but its number of elements is bounded.
+        # The chosen one is converted: its text may change, and equal elements may become one (but not none).
         refinement = Refinement(refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest)
-    return add_refinement(Value(kind, UNKNOWN), refinement)
+    return add_refinement(Value(result_type, UNKNOWN), refinement)
 
 
 def _find_common_type(then: Value, otherwise: Value) -> Type | None:
-    # A null has the type of the other branch. If the type of a branch is still open, the chosen value is not
-    # converted, and an open choice has an open type.
+    """Return the common type of two branches; None if there is none.
+
+    An untyped null takes the type of the other branch. With a branch of open type the result is open: the chosen
+    value is not converted.
+    """
     if then.type is DYNAMIC and then.raw is None:
         return otherwise.type
     if otherwise.type is DYNAMIC and otherwise.raw is None:
@@ -147,7 +151,6 @@ def _find_common_type(then: Value, otherwise: Value) -> Type | None:
 def _describe_difference(then: Type, otherwise: Type) -> str:
     """Describe the difference of two incompatible types in one sentence."""
     if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
-        # Describe how two object types differ.
         for name, kind in then.attributes:
             other_type = otherwise.get_attribute(name)
             if other_type is None:
@@ -173,7 +176,7 @@ def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Ex
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
     if len(run.diagnostics) > previous_count and condition == DYNAMIC_UNKNOWN:
-        return None
+        return None  # reported during its evaluation
     if condition.raw is None:
         detail = "The condition value is null. Conditions must either be true or false."
         run.report_problem("null-condition", detail, expression, enclosing)

@@ -87,7 +87,7 @@ class TemplateParser:
     def parse_bare(self) -> Expression:
         """Parse a whole text as a template."""
         stream = self.stream
-        pieces, last = self._parse_pieces(scanner.END, 0)
+        pieces, last = self._parse_pieces(scanner.END, first=0)
         span = stream.positions.build_span(stream.tokens.starts[0], stream.tokens.ends[last])
         return self._build_template_expression(pieces, span, stream.build_span(last, last))
 
@@ -100,9 +100,8 @@ class TemplateParser:
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:
-            stream.add_problem(
-                "invalid-escape-sequence", problem, stream.positions.build_span(begin + first, begin + last)
-            )
+            span = stream.positions.build_span(begin + first, begin + last)
+            stream.add_problem("invalid-escape-sequence", problem, span)
 
         return decode_quoted_text(stream.tokens.text[begin:end], report_escape)
 
@@ -111,7 +110,7 @@ class TemplateParser:
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        trim = False
+        trim = False  # whether the sequence before ends with `~}`
         while True:
             index = stream.index
             kind = tokens.kinds[index]
@@ -138,12 +137,9 @@ class TemplateParser:
                 if heredoc:
                     marker = tokens.get_text(first).lstrip("<-").strip()
                     end_hint = f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
-                raise stream.report_error(
-                    "unterminated-template-string",
-                    f"No closing marker was found for the string.{end_hint}",
-                    first if heredoc else index,
-                    first,
-                )
+                detail = f"No closing marker was found for the string.{end_hint}"
+                index_at_fault = first if heredoc else index
+                raise stream.report_error("unterminated-template-string", detail, index_at_fault, since=first)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
         """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""
@@ -172,18 +168,19 @@ class TemplateParser:
         return piece, stream.tokens.get_text(last) == "~}"
 
     def _parse_sequence_end(self, first: int, keyword: str = "") -> int:
+        """Read the closing brace, and return its index; `keyword` is the keyword of a `%{ }` directive."""
         stream = self.stream
         kind = stream.peek()
         if kind == scanner.SEQUENCE_END:
             return stream.read_token()
         if keyword:
             detail = "Expected a closing brace to end the sequence, but found extra characters."
-            raise stream.report_error(
-                "extra-characters-in-marker", detail, since=first, headline=f"Extra characters in {keyword} marker"
-            )
+            headline = f"Extra characters in {keyword} marker"
+            raise stream.report_error("extra-characters-in-marker", detail, since=first, headline=headline)
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
+        """Report the token found in place of the closing brace of a `${`."""
         stream = self.stream
         if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
@@ -209,6 +206,7 @@ class TemplateParser:
         return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
 
     def _parse_directive(self, first: int) -> _Directive:
+        """Parse the keyword of a `%{` sequence with its names and expression, up to the brace, exclusive."""
         stream = self.stream
         if stream.peek() != scanner.IDENT:
             detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
@@ -217,7 +215,7 @@ class TemplateParser:
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
             detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'
-            raise stream.report_error("invalid-template-control-keyword", detail, index, first)
+            raise stream.report_error("invalid-template-control-keyword", detail, index, since=first)
         directive = _Directive(keyword, stream.build_span(first, index))
         if keyword == "if":
             directive.expression = self.parse_expression()
@@ -225,7 +223,7 @@ class TemplateParser:
             directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
             if stream.peek() == ",":
                 stream.read_token()
-                directive.key_name = directive.value_name
+                directive.key_name = directive.value_name  # of two names the first is the key
                 directive.value_name = self._parse_for_name("For directive requires value variable name after comma.")
             if not stream.is_next_word("in"):
                 raise stream.report_error("invalid-for-directive", "For directive requires 'in' keyword after names.")
@@ -247,7 +245,7 @@ class TemplateParser:
             return StringLiteral("", span)
         if len(pieces) == 1 and isinstance(pieces[0], _LiteralText):
             return StringLiteral(pieces[0].value, span)
-        stack = [_OpenDirective(None)]
+        stack = [_OpenDirective(None)]  # the template itself, then its open directives, innermost last
         deepest = 0
         for piece in pieces:
             if isinstance(piece, _LiteralText):
@@ -261,7 +259,7 @@ class TemplateParser:
                 self._process_directive_end(piece, stack)
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_nesting_levels(deepest)
-        if len(stack) > 1:
+        if len(stack) > 1:  # a directive is still open
             start = stack[-1].directive
             assert start is not None
             detail = (
@@ -282,10 +280,9 @@ class TemplateParser:
             if start.keyword == "for":
                 raise self._report_unexpected(end, "An else clause is not expected for a for directive.")
             if open_directive.then is not None:
-                raise self._report_unexpected(
-                    end, f"Already in the else clause for the if started at {describe_span(start.span)}."
-                )
-            open_directive.then, open_directive.parts = open_directive.parts, []
+                detail = f"Already in the else clause for the if started at {describe_span(start.span)}."
+                raise self._report_unexpected(end, detail)
+            open_directive.then, open_directive.parts = open_directive.parts, []  # further parts are those of `else`
             return
         if end.keyword != _ENDS[start.keyword]:
             raise self._report_unexpected(
@@ -297,20 +294,21 @@ class TemplateParser:
         stack[-1].parts.append(_build_directive_expression(open_directive, start, end.span))
 
     def _report_unexpected(self, end: _Directive, detail: str) -> MalformedSyntaxError:
-        self.stream.add_problem(
-            "unexpected-directive", detail, end.span, headline=f"Unexpected {end.keyword} directive"
-        )
+        headline = f"Unexpected {end.keyword} directive"
+        self.stream.add_problem("unexpected-directive", detail, end.span, headline=headline)
         return MalformedSyntaxError()
 
 
 def _build_directive_expression(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:
+    """Build the expression of a complete `%{ if }` or `%{ for }`."""
     assert start.expression is not None
     span = start.span.extend_to(end)
     if start.keyword == "for":
         return TemplateFor(start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span)
-    if open_directive.then is None:
-        return TemplateIf(start.expression, tuple(open_directive.parts), (), span)
-    return TemplateIf(start.expression, tuple(open_directive.then), tuple(open_directive.parts), span)
+    then, otherwise = open_directive.then, open_directive.parts
+    if then is None:  # there was no `else`
+        then, otherwise = otherwise, []
+    return TemplateIf(start.expression, tuple(then), tuple(otherwise), span)
 
 
 def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
@@ -327,7 +325,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
         if is_line_start:
             is_line_start = False
             if text is None:
-                minimum = 0
+                minimum = 0  # a sequence at the start of a line
             elif text.value.strip(_SPACE) or not text.value.endswith("\n"):
                 indent = len(text.value) - len(text.value.lstrip(_SPACE))
                 leading.append(text)
@@ -340,6 +338,7 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
 
 
 def _merge_adjacent_literals(pieces: list[_Piece]) -> list[_Piece]:
+    """Join literal pieces in a row: the lines of a heredoc are separate pieces."""
     joined: list[_Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

@@ -49,6 +49,7 @@ def convert_value(value: Value, target: Type) -> Value:
             return value
         _require_convertible(from_type, target)
         if raw is None or raw is UNKNOWN:
+            # Of its refinement, only "not null" is independent of the type.
             return Value(target, raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
         return Value(target, _PRIMITIVE_CONVERTERS[from_type, target](raw), value.marks)
     if raw is None or raw is UNKNOWN:
@@ -71,7 +72,7 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
     elif isinstance(value.type, TupleType):
         shortest = longest = len(value.type.elements)
     if isinstance(target, SetType) and not isinstance(value.type, SetType):
-        shortest = min(shortest, 1)
+        shortest = min(shortest, 1)  # equal elements become one
     return Refinement(refinement.not_null, shortest=shortest, longest=longest)
 
 
@@ -85,6 +86,7 @@ def describe_problem(problem: ConversionProblem) -> str:
 
 
 def _convert_string_to_number(raw: str) -> Any:
+    """Convert text to a number. Raises ConversionProblem."""
     try:
         number = parse_number(raw)
     except OverflowError:
@@ -95,6 +97,7 @@ def _convert_string_to_number(raw: str) -> Any:
 
 
 def _convert_string_to_bool(raw: str) -> bool:
+    """Convert "true", "1", "false" or "0". Raises ConversionProblem."""
     if raw in {"true", "1"}:
         return True
     if raw in {"false", "0"}:
@@ -125,22 +128,23 @@ def _convert_part(step: PathStep, part: Value, target: Type) -> Value:
 
 
 def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathStep, Value], ...]:
+    """List the elements of a sequence or set with their positions. Raises ConversionProblem for other values."""
     if isinstance(value.type, (ListType, SetType, TupleType)):
         return tuple(enumerate(value.raw))
     raise ConversionProblem((), f"{describe_type(target, constraint=True)} required")
 
 
 def _convert_and_unify_elements(
-    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, kind: str
+    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
-    """Convert every part to the element type, or all to their common type if it is open. Return type and values."""
+    """Convert every part to the element type, or to a common one if it is open. Return this type and the parts."""
     element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also for a collection without elements
     items = [_convert_part(step, part, element) for step, part in parts]
     if not has_dynamic(element):
         return remove_optional_attributes(element), items
-    if not items:
+    if not items:  # the type of the value gives that of the elements
         filled = _fill_dynamic_types(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
         return remove_optional_attributes(filled.element), items
@@ -148,11 +152,12 @@ def _convert_and_unify_elements(
 
     common = unify_types([v.type for v in items])
     if common is None:
-        raise ConversionProblem((), f"all {kind} elements must have the same type")
+        raise ConversionProblem((), f"all {collection_word} elements must have the same type")
     return common, [convert_value(v, common) for v in items]
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
+    """Convert a sequence or set; the order of a set with unknown elements is unknown."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         # Its order and length are unknown, except for bounds.
@@ -173,6 +178,7 @@ def _convert_to_map(value: Value, target: MapType) -> Value:
 
 
 def _convert_to_tuple(value: Value, target: TupleType) -> Value:
+    """Convert a tuple of the same length. Raises ConversionProblem."""
     if not isinstance(value.type, TupleType):
         raise ConversionProblem((), "tuple required")
     length, required = len(value.raw), len(target.elements)
@@ -183,6 +189,7 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
 
 
 def _convert_to_object(value: Value, target: ObjectType) -> Value:
+    """Convert a map or object to an object: other attributes are dropped; absent or null ones have their default."""
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), "object required")
     raw = value.raw
@@ -244,14 +251,15 @@ def remove_optional_attributes(target: Type) -> Type:
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
     """Return `target` with its open parts taken from the type of the value, if possible."""
-    if target is DYNAMIC or from_type is DYNAMIC or not has_dynamic(target):
-        return from_type if target is DYNAMIC else target
+    if target is DYNAMIC:
+        return from_type
+    if from_type is DYNAMIC or not has_dynamic(target):
+        return target
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target
-        return ObjectType(
-            tuple([(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes])
-        )
+        attributes = [(n, _fill_dynamic_types(t, from_type.get_attribute(n) or t)) for n, t in target.attributes]
+        return ObjectType(tuple(attributes))
     if isinstance(target, TupleType):
         if not isinstance(from_type, TupleType):
             return target
@@ -259,7 +267,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
         return TupleType(tuple([_fill_dynamic_types(element, source_element) for element, source_element in pairs]))
     assert not isinstance(target, PrimitiveType)
     if isinstance(from_type, PrimitiveType):
-        return target
+        return target  # it cannot be converted
     from nexusform.language.type_unification import list_part_types, unify_types  # loaded on first use
 
     inner = unify_types(list_part_types(from_type))
@@ -269,8 +277,9 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
 def _require_convertible(from_type: Type, target: Type) -> None:
     """Raise ConversionProblem if no value of the one type can be converted to the other."""
     if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
-        return
+        return  # nothing is known, or nothing to convert
     if isinstance(target, PrimitiveType):
+        # Strings convert to and from numbers and bools.
         if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:
             raise ConversionProblem((), f"{target.name} required")
     elif isinstance(target, ObjectType):
@@ -284,22 +293,19 @@ def _require_convertible(from_type: Type, target: Type) -> None:
 
 
 def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
+    """Require a map, or an object with the required attributes. Raises ConversionProblem."""
     if isinstance(from_type, MapType):
-        return
+        return  # its keys are those of the value
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem((), "object required")
     attributes = dict(from_type.attributes)
     _require_attributes(attributes, target)
-    parts: list[tuple[PathStep, Type]] = []
-    types: list[Type] = []
-    for name, attribute_type in target.attributes:
-        if name in attributes:
-            parts.append((name, attributes[name]))
-            types.append(attribute_type)
-    _require_convertible_parts(parts, types)
+    present = [(name, attribute_type) for name, attribute_type in target.attributes if name in attributes]
+    _require_convertible_parts([(name, attributes[name]) for name, _ in present], [t for _, t in present])
 
 
 def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
+    """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem."""
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))
     has_other_shape = from_sequence if isinstance(target, MapType) else from_mapping

@@ -48,17 +48,17 @@ _INVALID: Final = "invalid-type-specification"
 
 
 def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
-    """Parse the type of an expression; None with diagnostics if it is not a type.
+    """Parse a type expression; None with diagnostics if it is not a type.
 
     Defaults of optional attributes are converted to the attribute's type; `convert_value` applies them.
     """
-    reader = _TypeParser()
-    named_type = reader.parse_type(expression)
-    return (None if reader.diagnostics else named_type), reader.diagnostics
+    parser = _TypeParser()
+    parsed_type = parser.parse_type(expression)
+    return (None if parser.diagnostics else parsed_type), parser.diagnostics
 
 
 def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace problems about unknown functions in a constant: no function may be called there."""
+    """Replace the problems about unknown functions in a constant by a better reason: it can call no function."""
     return [_build_call_error(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
 
 
@@ -90,7 +90,7 @@ class _TypeParser:
         self.diagnostics.append(build_error(_INVALID, detail, node.span, context=context))
 
     def parse_type(self, expression: Expression) -> Type:
-        """Parse the type of an expression; the open type after a problem."""
+        """Parse a type expression; the open type (any) after a problem."""
         if isinstance(expression, Parentheses):
             return self.parse_type(expression.inner)
         if isinstance(expression, Traversal) and not expression.steps:
@@ -183,33 +183,32 @@ class _TypeParser:
     def _parse_attribute(
         self, name: str, expression: Expression, optional: set[str], defaults: dict[str, Value]
     ) -> Type:
-        """Parse the type of an attribute; `optional(...)` records its name and default."""
+        """Parse the type of an attribute; `optional(...)` adds its name and default to `optional` and `defaults`."""
         if not (isinstance(expression, Call) and expression.name == "optional"):
             return self.parse_type(expression)
         if not 1 <= len(expression.arguments) <= 2 or expression.expand:
-            self._add_error(
-                "The optional modifier takes the attribute's type and, if you like, a default value.", expression
-            )
+            detail = "The optional modifier takes the attribute's type and, if you like, a default value."
+            self._add_error(detail, expression)
             return DYNAMIC
         optional.add(name)
-        kind = self.parse_type(expression.arguments[0])
+        attribute_type = self.parse_type(expression.arguments[0])
         if len(expression.arguments) == 2:
-            default = self._parse_attribute_default(expression.arguments[1], kind)
+            default = self._parse_attribute_default(expression.arguments[1], attribute_type)
             if default is not None:
                 defaults[name] = default
-        return kind
+        return attribute_type
 
-    def _parse_attribute_default(self, expression: Expression, kind: Type) -> Value | None:
+    def _parse_attribute_default(self, expression: Expression, attribute_type: Type) -> Value | None:
+        """Evaluate the constant default of an attribute; None after a diagnostic."""
         value, problems = evaluate_expression(expression, _NoNames())
         diagnostics = check_function_calls(problems)
         self.diagnostics.extend(diagnostics)
         if has_errors(diagnostics):
-            return None
+            return None  # reported
         try:
-            return convert_value(value, kind)
+            return convert_value(value, attribute_type)
         except ConversionProblem as problem:
             detail = f"The default does not fit the type of its attribute: {describe_problem(problem)}."
-            self.diagnostics.append(
-                build_error("invalid-default-value-for-optional-attribute", detail, expression.span)
-            )
+            error = build_error("invalid-default-value-for-optional-attribute", detail, expression.span)
+            self.diagnostics.append(error)
             return None

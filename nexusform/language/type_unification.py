@@ -21,7 +21,7 @@ from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
-    """Return the common type of all these types, or None.
+    """Return the common type of all these types; None if there is none.
 
     Strings win over numbers and bools; objects of different attributes become a map, tuples of different
     lengths a list, if their parts are compatible. The open type is compatible with any other.
@@ -34,7 +34,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         return distinct[0] if distinct else DYNAMIC
     kinds = {candidate.__class__ for candidate in distinct}
     if kinds == {PrimitiveType}:
-        return STRING if STRING in distinct else None
+        return STRING if STRING in distinct else None  # a number and a bool have no common type
     if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
         return _unify_structures(distinct)
     if kinds <= {ObjectType, MapType}:
@@ -72,7 +72,7 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 
 
 def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
-    # With only maps of open element type besides it, an object stays an object.
+    """Return the only object type if all other types are maps of open element type, else None."""
     others = [t for t in types if t != MapType(DYNAMIC)]
     return others[0] if len(others) == 1 and isinstance(others[0], ObjectType) else None
 
@@ -116,12 +116,12 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    """Return whether the known parts of two values, one of them partly unknown, exclude equality."""
+    """Return whether the known bounds of two values, one of them partly unknown, exclude equality."""
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
-        return left_refinement.not_null or right_refinement.not_null
+        return left_refinement.not_null or right_refinement.not_null  # the other value is not null
     if not (left_refinement.not_null and right_refinement.not_null):
-        return False
+        return False  # both may be null
     # The text after the prefix of an unknown one is open: only the common length can be compared.
     left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
     if right.raw is UNKNOWN:
@@ -145,7 +145,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     if first is UNKNOWN or second is UNKNOWN:
         if _is_certainly_different(left, right):
             return False
-        # An unknown value may be null, and nulls of all types are equal.
+        # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.
         may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
         return None if may_be_null or _may_be_equal(left.type, right.type) else False
     if first is None or second is None:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import islice
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from msgspec import Struct
-
-from nexusform.diagnostics.diagnostic import Span, ValueNote
+from nexusform.diagnostics.diagnostic import ValueNote
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.language.syntax.syntax_nodes import (
-    Call,
-    Expression,
-    ForObject,
-    ForTuple,
-    TemplateFor,
-    Traversal,
-    TraverseAttribute,
-)
+from nexusform.language.references import list_traversals
+from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, describe_type
 from nexusform.values.typed_value import UNKNOWN, Value, format_number
 
@@ -42,6 +32,7 @@ def describe_value(value: Value) -> str:
 
 
 def _format_primitive(value: Value) -> str:
+    """Format a string (shortened, in quotes), number or bool."""
     if value.type == STRING:
         text = value.raw if len(value.raw) <= _MAX_LENGTH else value.raw[:_MAX_LENGTH] + "..."
         return quote_text(text)
@@ -75,7 +66,7 @@ def build_value_notes(
     `look_up` returns the part of a reference that has a value, as text, and the value.
     """
     notes: dict[str, ValueNote] = {}
-    for traversal in islice(_list_expression_references(expression), _MAX_NOTES):
+    for traversal in list_traversals(expression)[:_MAX_NOTES]:
         part = look_up(traversal)
         if part is not None:
             text, value = part
@@ -92,22 +83,3 @@ def format_traversal(traversal: Traversal) -> str:
         else:
             parts.append(f"[{quote_text(step.key) if isinstance(step.key, str) else step.key}]")
     return "".join(parts)
-
-
-def _list_expression_references(node: Any, inner: frozenset[str] = frozenset()) -> Iterable[Traversal]:
-    """List the references of an expression, except `inner`, the names of the enclosing for expressions."""
-    if isinstance(node, Traversal):
-        if node.root.name not in inner:
-            yield node
-    elif isinstance(node, tuple | Call):
-        for item in node.value_arguments if isinstance(node, Call) else node:
-            yield from _list_expression_references(item, inner)
-    elif isinstance(node, Struct) and not isinstance(node, Span):
-        if getattr(node, "bare", False):
-            return
-        body_names = inner
-        if isinstance(node, ForTuple | ForObject | TemplateFor):
-            body_names = inner | {node.value_name, node.key_name or node.value_name}
-        for name in node.__struct_fields__:
-            names = inner if name == "collection" else body_names
-            yield from _list_expression_references(getattr(node, name), names)

@@ -144,19 +144,19 @@ def compute_implied_type(schema: BlockSchema) -> ObjectType:
 
 
 def find_schema(schema: BlockSchema, path: tuple[str | int, ...]) -> AttributeSchema | NestedBlock | None:
-    """Find the attribute or block for a path into a value of this schema, or None."""
+    """Find the attribute (also for a path into its value) or the block at a path; None without one."""
     current = schema
     position = 0
     while position < len(path):
         name = path[position]
         if not isinstance(name, str):
-            return None
+            return None  # a number in place of a name
         if name in current.attributes:
             return current.attributes[name]
         block = current.blocks.get(name)
         if block is None:
             return None
-        position += 1 if block.nesting is Nesting.SINGLE else 2
+        position += 1 if block.nesting is Nesting.SINGLE else 2  # also the number or the label of the block
         if position >= len(path):
             return block
         current = block.schema

@@ -62,7 +62,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
             return
         for name, check_part in checks.items():
             part = value.get(name)
-            if part is not None and part is not UNKNOWN:
+            if part is not None and part is not UNKNOWN:  # null is as absent
                 yield from check_part(part, (*path, name))
         has_machine = value.get("machine") is not None
         for name in names_with_machine if has_machine else required_names:
@@ -73,10 +73,9 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
 
 
 def _build_attribute_check(attribute: AttributeSchema) -> _Check:
+    """Build the check of an attribute: its type, and for a primitive its choices or bounds."""
     check_type = _build_type_check(attribute.type)
-    if attribute.type.__class__ is not PrimitiveType:
-        return check_type
-    if attribute.minimum is None and attribute.maximum is None and not attribute.choices:
+    if attribute.type.__class__ is not PrimitiveType or (attribute.minimum is None and not attribute.choices):
         return check_type
     choices = ", ".join(f'"{choice}"' for choice in attribute.choices)
     check_number = _check_range if attribute.allows_fractions else _check_whole_number
@@ -85,7 +84,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
         problem = next(check_type(value, path), None)
         if problem is not None:
             yield problem
-            return
+            return  # choices and bounds need the right type
         if attribute.choices and value not in attribute.choices:
             yield _build_wrong_type_problem(path, value, f"one of {choices}")
         elif attribute.minimum is not None:
@@ -95,6 +94,7 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
+
     body = _build_body_check(block.schema)
     match block.nesting:
         case Nesting.SINGLE:
@@ -106,6 +106,7 @@ def _build_block_check(block: NestedBlock) -> _Check:
 
 @lru_cache(maxsize=1024)
 def _build_type_check(value_type: Type) -> _Check:
+    """Build the check of all values of a type."""
     if value_type is DYNAMIC:
         return lambda _value, _path: iter(())
     if isinstance(value_type, PrimitiveType):
@@ -115,9 +116,9 @@ def _build_type_check(value_type: Type) -> _Check:
         location_names: list[str] = []
         if has_machine_fields(value_type):
             location_names = [name for name in _LOCATION_NAMES if name in checks]
-        return _build_object_check(checks, [], location_names)
+        return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
-        rejects_null = isinstance(value_type.element, ObjectType)
+        rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
         return _build_map_check(_build_type_check(value_type.element), rejects_null=rejects_null)
     assert not isinstance(value_type, TupleType), "no schema has a tuple"
     return _build_list_check(_build_type_check(value_type.element))
@@ -151,6 +152,7 @@ def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
 
 
 def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
+
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _build_wrong_type_problem(path, value, "an object")
@@ -175,6 +177,7 @@ def _build_list_check(element: _Check) -> _Check:
 
 
 def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
+    """Check a whole number, also one written as 2.0, and its bounds."""
     is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not is_whole or value < minimum:
         yield _build_wrong_type_problem(path, value, f"a whole number from {minimum}")
@@ -190,13 +193,13 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> I
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
+    """Build the problem of a value; the subject is the last name in its path."""
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
     return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
 
 
-#
-# It uses msgspec's own checks. A positive result implies that `validate_attributes` finds no error in attributes
+# The fast check is msgspec's own. A positive result implies that `validate_attributes` finds no error in attributes
 # read from JSON. After a negative result, `validate_attributes` decides and reports the errors.
 
 _Annotation: TypeAlias = Any  # an annotation that msgspec understands
@@ -210,12 +213,13 @@ def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bo
     try:
         convert(attributes, _build_body_annotation(schema))
     except ValidationError:
-        return False
+        return False  # the full validation decides
     return True
 
 
 @lru_cache(maxsize=1024)
 def _build_body_annotation(schema: BlockSchema) -> _Annotation:
+    """Build the type of a body for msgspec, no wider than its check; so for attributes and types below."""
     annotations: dict[str, _Annotation] = {}
     for name, attribute in schema.attributes.items():
         annotation = _build_attribute_annotation(attribute)
@@ -232,6 +236,7 @@ def _build_body_annotation(schema: BlockSchema) -> _Annotation:
 
 
 def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
+    """Build the type of a non-null attribute, with its choices or bounds."""
     if attribute.type.__class__ is PrimitiveType:
         if attribute.choices:
             return Literal[attribute.choices]
@@ -245,6 +250,7 @@ def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
 
 @lru_cache(maxsize=1024)
 def _build_type_annotation(value_type: Type) -> _Annotation:
+    """Build the type of non-null values; objects with a machine are left to the full validation."""
     if value_type is DYNAMIC:
         return Any
     if isinstance(value_type, PrimitiveType):

@@ -227,19 +227,20 @@ def _compute_checksum(body: bytes) -> bytes:
 
 
 def _convert_record_to_line(record: Record) -> _AnyLine:
+    """Convert a record to the members of its line; addresses become text."""
     if isinstance(record, ApplyStart):
         return _ApplyStartLine(**asdict(record))
     if isinstance(record, Intent):
         planned = None if record.planned is None else build_object_members(record.planned)
         return _IntentLine(
-            str(record.address),
-            record.kind,
-            record.key_type,
-            record.key_id,
-            record.creation,
-            planned,
-            record.deposed,
-            record.number,
+            address=str(record.address),
+            step=record.kind,
+            type=record.key_type,
+            id=record.key_id,
+            creation=record.creation,
+            planned=planned,
+            deposed=record.deposed,
+            number=record.number,
         )
     if isinstance(record, InstanceOutcome):
         instance = None if record.instance is None else _build_instance_members(record.instance)
@@ -250,7 +251,7 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
         return record
     if isinstance(record, ApplyProgress):
         return _ProgressLine(list(record.completed_steps), record.has_ended, list(record.running_operations))
-    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}
+    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}  # an ApplyEnd
     return _ApplyEndLine(outputs, [dict(check) for check in record.check_results])
 
 
@@ -272,15 +273,15 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []
-    rows = list(lines)
-    if any(line.startswith(_OF_DEVELOPMENT) for line in rows):
+    all_lines = list(lines)
+    if any(line.startswith(_OF_DEVELOPMENT) for line in all_lines):
         return [], [build_development_file_error(name[:1].upper() + name[1:], "import the resources again")]
     with pause_garbage_collection():
-        for number, line in enumerate(rows, start=1):
+        for number, line in enumerate(all_lines, start=1):
             record = _decode_line(line)
             if record is not None:
                 records.append(record)
-            elif number < len(rows):
+            elif number < len(all_lines):
                 detail = (
                     f"Record {number} of {name} is damaged. It is not the last record, so a crash did not cut it off. "
                     "No changes were made. The record of one step of an interrupted apply is lost. Remove the line "
@@ -296,11 +297,11 @@ def _decode_line(line: bytes) -> Record | None:
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:
-        return None
+        return None  # damaged, or of another version
     try:
         return _convert_line_to_record(convert(json_codec.parse_json(body), _AnyLine))
     except (json_codec.JsonProblem, ValidationError, AddressProblem):
-        return None
+        return None  # of another version
 
 
 def _convert_line_to_record(line: _AnyLine) -> Record:
@@ -311,21 +312,20 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
         case _IntentLine():
             planned = None if line.planned is None else _parse_object(line.planned)
             return Intent(
-                parse_address(line.address),
-                line.step,
-                line.type,
-                line.id,
-                line.creation,
-                planned,
-                line.deposed,
-                line.number,
+                address=parse_address(line.address),
+                kind=line.step,
+                key_type=line.type,
+                key_id=line.id,
+                creation=line.creation,
+                planned=planned,
+                deposed=line.deposed,
+                number=line.number,
             )
         case _InstanceOutcomeLine():
             instance = None if line.instance is None else _parse_instance(line.instance)
             return InstanceOutcome(parse_address(line.address), line.creation, instance, line.error, line.number)
         case _InstanceMovesLine():
-            pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
-            return InstanceMoves(tuple(pairs))
+            return InstanceMoves(tuple((parse_address(source), parse_address(target)) for source, target in line.pairs))
         case PlanPart() | RunningOperation():
             return line
         case _ProgressLine():
@@ -341,13 +341,13 @@ def _parse_instance(members: _InstanceMembers) -> InstanceState:
 
 
 def _parse_object(members: _Members) -> ObjectState:
-    if not check_members(members, OBJECT_RULES, (), []):
+    if not check_members(members, OBJECT_RULES, path=(), problems=[]):
         raise ValidationError("no object of a state")
     return parse_object(members)
 
 
 def _parse_output(members: _Members) -> OutputState:
-    output = parse_output(members, (), [])
+    output = parse_output(members, path=(), problems=[])
     if output is None:
         raise ValidationError("no output of a state")
     return output

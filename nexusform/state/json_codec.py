@@ -65,7 +65,7 @@ def parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
-        if "infinity" in problem.msg or "depth limit" in problem.msg:
+        if "infinity" in problem.msg or "depth limit" in problem.msg:  # limits of orjson alone
             return _parse_exact_numbers(data)
         raise _build_json_problem(data, problem.msg, problem.pos) from None
 
@@ -77,7 +77,7 @@ def _has_long_digit_runs(data: bytes) -> bool:
         digits = tail + chunk.translate(_DIGITS, b".")
         if _LONG_RUN in digits:
             return True
-        tail = digits[-len(_LONG_RUN) :]
+        tail = digits[-len(_LONG_RUN) :]  # a run may continue in the next chunk
     return False
 
 
@@ -90,7 +90,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     """Return the keys that occur more than once in one object; `document` is parsed by `parse_json`."""
     import json
 
-    # Fast path: a document that re-encodes to the same text has lost nothing. This holds for all unedited files.
+    # Fast path: a document with the same text when rendered again has lost nothing, as every unedited file.
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}
@@ -152,6 +152,7 @@ def _build_json_problem(data: bytes, message: str, offset: int) -> JsonProblem:
 
 
 def _parse_exact_numbers(data: bytes) -> Any:
+    """Parse by the standard library, with numbers of any size. Raises JsonProblem."""
     import json
 
     from nexusform.json_data.plain_data import unify_json_error
@@ -252,7 +253,7 @@ class _JsonWriter:
             part = next(container.parts, None)
             if part is None:
                 stack.pop()
-                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()
+                chunks += (self._build_line_break(depth - 1), container.closing) if depth else ()  # 0: holds the value
                 continue
             if depth:
                 chunks += (b"," if container.has_parts else b"", self._build_line_break(depth))
@@ -277,7 +278,7 @@ class _JsonWriter:
         plain_value = self._convert_value(value)
         holds_parts = isinstance(plain_value, (Mapping, list, tuple)) or is_dataclass(plain_value)
         if holds_parts and plain_value and depth > _ORJSON_DEPTH:
-            return None
+            return None  # a failed attempt at every level would take quadratic time
         try:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:
@@ -285,13 +286,12 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
+        """Return a list, dataclass or mapping as a container to render, and its opening bracket."""
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
             return _OpenContainer(iter([(b"", part) for part in plain_value]), b"]"), b"["
         if is_dataclass(plain_value):
-            members = [
-                (member_field.name, getattr(plain_value, member_field.name)) for member_field in fields(plain_value)
-            ]
+            members = [(field.name, getattr(plain_value, field.name)) for field in fields(plain_value)]
         else:
             names = sorted(plain_value) if self._sort else list(plain_value)
             members = [(name, plain_value[name]) for name in names]
@@ -300,8 +300,8 @@ class _JsonWriter:
         return _OpenContainer(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
-        scalar = value is None or isinstance(value, (str, int, float, list, tuple, dict))
-        return value if scalar or is_dataclass(value) or is_fraction(value) else self._default(value)
+        is_plain = value is None or isinstance(value, (str, int, float, list, tuple, dict))
+        return value if is_plain or is_dataclass(value) or is_fraction(value) else self._default(value)
 
     def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):
@@ -347,6 +347,7 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def _find_nearest_offset(path: Path, offsets: Mapping[Path, int]) -> int:
+    """Return the offset of the value at a path, or of its innermost existing container."""
     while path not in offsets and path:
         path = path[:-1]
     return offsets.get(path, 0)
@@ -380,12 +381,11 @@ class _JsonScanner:
             step: str | int = index
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
-                step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)
-            offset = (
-                self.scan_value(offset, (*path, step), tree[step])
-                if step in tree
-                else self._decode_value(text, offset)[1]
-            )
+                step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)  # past the colon
+            if step in tree:
+                offset = self.scan_value(offset, (*path, step), tree[step])
+            else:
+                offset = self._decode_value(text, offset)[1]
             offset = _skip_blanks(text, offset)
             if text[offset] == ",":
                 offset = _skip_blanks(text, offset + 1)

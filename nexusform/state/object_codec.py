@@ -99,11 +99,10 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 
 
 def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]) -> bool:
-    """Check whether `entry` is an object with valid members; errors are added to `problems`."""
+    """Check whether `entry` is an object with all required and no unknown members; add the errors to `problems`."""
     if entry.__class__ is not dict:
-        problems.append(
-            build_invalid_member_problem(path, f"An object is expected here, not {describe_json_kind(entry)}.")
-        )
+        detail = f"An object is expected here, not {describe_json_kind(entry)}."
+        problems.append(build_invalid_member_problem(path, detail))
         return False
     previous_count = len(problems)
     for name, value in entry.items():
@@ -149,16 +148,15 @@ def build_object_members(object_state: ObjectState) -> dict[str, Any]:
 
 def parse_object(entry: Mapping[str, Any]) -> ObjectState:
     """Parse the object of members that follow OBJECT_RULES."""
-    get_member = entry.get
     return ObjectState(
-        entry["attributes"],
-        entry["creation"],
-        tuple([tuple(path) for path in get_member("sensitive_attributes", ())]),
-        tuple(get_member("dependencies", ())),
-        "status" in entry,
-        get_member("create_before_destroy", False),
-        get_member("provider", "simulated"),
-        get_member("schema_version", 0),
-        get_member("private"),
-        get_member("skip_destroy", False),
+        attributes=entry["attributes"],
+        creation=entry["creation"],
+        sensitive=tuple([tuple(path) for path in entry.get("sensitive_attributes", ())]),
+        dependencies=tuple(entry.get("dependencies", ())),
+        tainted="status" in entry,  # its only value
+        create_before_destroy=entry.get("create_before_destroy", False),
+        provider=entry.get("provider", "simulated"),
+        schema_version=entry.get("schema_version", 0),
+        private=entry.get("private"),
+        skip_destroy=entry.get("skip_destroy", False),
     )

@@ -110,12 +110,9 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
     """Build the document of a state: one entry for each resource, in order of addresses, with all of its instances."""
     groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in state.instances:
-        group = (address.module, address.mode, address.type, address.name)
-        if group in groups:
-            groups[group].append(address)
-        else:
-            groups[group] = [address]
+        groups.setdefault((address.module, address.mode, address.type, address.name), []).append(address)
     resources = []
+
     for addresses in sorted(groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]):
         first = addresses[0]
         entry: dict[str, Any] = {"module": format_module(first.module)} if first.module else {}
@@ -150,15 +147,13 @@ def build_output_members(output: OutputState) -> dict[str, Any]:
 
 
 def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
+    """Build the entries of an instance: its current object, then the deposed ones by key."""
     head: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
         entries.append(build_object(head | build_object_members(instance.current)))
-    if instance.deposed:
-        entries += [
-            build_object(head | {"deposed": key} | build_object_members(instance.deposed[key]))
-            for key in sorted(instance.deposed)
-        ]
+    for key, deposed in sorted(instance.deposed.items()):
+        entries.append(build_object(head | {"deposed": key} | build_object_members(deposed)))
     return entries
 
 
@@ -167,7 +162,7 @@ def decode_state(
 ) -> tuple[State | None, list[Diagnostic]]:
     """Decode a state document. Return the state, or None, and the diagnostics; `name` is its name in messages.
 
-    With `schemas` (by resource type) the attributes of resources are validated too.
+    With `schemas` (by resource type) duplicate keys are reported, and the attributes of resources validated.
     """
     with pause_garbage_collection():
         try:
@@ -185,7 +180,7 @@ def decode_state(
             )
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
-        is_ours = state is not None or problems[0].id == INVALID
+        is_ours = state is not None or problems[0].id == INVALID  # else it is another document, or a newer version
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
     if not duplicate_keys:
         return state, problems
@@ -220,15 +215,15 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     if not is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
-        return _build_foreign_document_error(
-            name,
-            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path.",
+        reason = (
+            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path."
         )
+        return _build_foreign_document_error(name, reason)
     if document.get("format") != FORMAT:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
         return _build_foreign_document_error(name, f'{format_text}; expected "{FORMAT}".')
-    if "kind" not in document:
+    if "kind" not in document:  # written by a version before the first release
         return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
         return _build_foreign_document_error(name, f'Its "kind" is not "{KIND}".')
@@ -258,6 +253,7 @@ def _format_remedy(name: str) -> str:
 
 
 def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
+    """Build diagnostics at the lines of the first problems, and one with the number of the others."""
     from nexusform.language.syntax.scanner import CharacterPositions
 
     text = json_codec.decode_text_for_display(data)
@@ -295,8 +291,8 @@ class _StateReader:
         self._highest = 0
 
     def read_state(self, document: dict[str, Any]) -> State | None:
-        """Return the whole state; None if there are errors."""
-        check_members(document, _DOCUMENT_RULES, (), self.problems)
+        """Return the whole state; None if there are errors (then in `problems`)."""
+        check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
         entries = document.get("outputs", {})
         outputs = {}
         if is_object(entries):
@@ -309,7 +305,7 @@ class _StateReader:
             for index, entry in enumerate(resources):
                 self._add_resource_objects(entry, ("resources", index))
         if self.problems:
-            return None
+            return None  # each is reported
         return State(
             lineage=document["lineage"],
             serial=document["serial"],
@@ -325,26 +321,29 @@ class _StateReader:
         )
 
     def _build_instances(self) -> dict[Address, InstanceState]:
+        """Combine the objects read so far; an instance may have deposed objects alone."""
         instances = {address: InstanceState(current) for address, current in self._objects.items()}
         for address, deposed in self._deposed.items():
             instances[address] = InstanceState(self._objects.get(address), deposed)
         return instances
 
     def _add_resource_objects(self, entry: Any, path: Path) -> None:
+        """Add the objects of one resource; the members of all of its instances are checked even after an error."""
         is_valid = check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not is_object(entry) or not is_list(entry.get("instances")):
-            return
+            return  # reported by check_members
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
         has_many = len(entry["instances"]) >= _BATCH_SIZE  # only then a fast check pays off
         for index, instance in enumerate(entry["instances"]):
             if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
-                continue
+                continue  # reported; without a valid resource there is no address
             address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
             self._add_object(address, instance, (*instances_path, index), has_many=has_many)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path, *, has_many: bool) -> None:
+        """Add a current or deposed object; report invalid attributes and a second object in its place."""
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None and not (has_many and is_certainly_valid(schema, object_state.attributes)):
@@ -364,6 +363,7 @@ class _StateReader:
         deposed[key] = object_state
 
     def _parse_module(self, text: Any, path: Path) -> ModulePath | None:
+        """Parse the address of a module instance, "" for the root module; None after an error."""
         if text == "":
             return ()
         if not is_text(text):
@@ -376,10 +376,9 @@ class _StateReader:
         except AddressProblem as problem:
             self.problems.append(build_invalid_member_problem(path, str(problem)))
             return None
-        if pattern.type:
-            self.problems.append(
-                build_invalid_member_problem(path, f'"{text}" is not the address of a module instance.')
-            )
+        if pattern.type:  # the address of a resource
+            message = f'"{text}" is not the address of a module instance.'
+            self.problems.append(build_invalid_member_problem(path, message))
             return None
         self._modules[text] = pattern.module
         return pattern.module
@@ -388,7 +387,7 @@ class _StateReader:
 def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState | None:
     """Parse an output from its members; None if they are invalid, with errors added to `problems`."""
     if not check_members(entry, _OUTPUT_RULES, path, problems):
-        return None
+        return None  # reported
     output_type = parse_type(entry["type"])
     if output_type is None:
         problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))

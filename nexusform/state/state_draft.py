@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -78,8 +78,8 @@ class UnfinishedApply(Struct, frozen=True):
             decompressor = zlib.decompressobj()
             document = decompressor.decompress(packed, max_bytes)
         except (binascii.Error, ValueError, zlib.error):
-            return None
-        return document if decompressor.eof else None
+            return None  # damaged
+        return document if decompressor.eof else None  # else it is cut off, or larger
 
     def build_records(self) -> list[Record]:
         """Build the journal records of the same unfinished apply."""
@@ -128,11 +128,10 @@ class ApplyTracker:
         self._running_operations = dict(progress.running_operations)
         self._has_started = True
 
-    def complete_steps(self, steps: Sequence[int]) -> None:
-        """Mark these steps as completed; the apply continues."""
-        self._completed_steps.update(steps)
-        for step in steps:
-            self.finish_operation(step)
+    def complete_step(self, step: int) -> None:
+        """Mark a step as completed, without a running operation; an ended apply has then been resumed."""
+        self._completed_steps.add(step)
+        self.finish_operation(step)
         self._has_ended = False
 
     def start_operation(self, step: int, operation: str) -> None:
@@ -144,7 +143,7 @@ class ApplyTracker:
         self._running_operations.pop(step, None)
 
     def finish_apply(self) -> None:
-        """Mark the apply as ended."""
+        """Mark the apply as ended, normally; failed steps may remain."""
         self._has_ended = True
 
     def build_unfinished_apply(self) -> UnfinishedApply | None:
@@ -154,10 +153,9 @@ class ApplyTracker:
         if not self._has_started and self._serial != self._parts[0].serial:
             return None  # interrupted before its first change: the plan is not started
         if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
-            return None
-        return UnfinishedApply(
-            tuple(self._parts), frozenset(self._completed_steps), self._has_ended, dict(self._running_operations)
-        )
+            return None  # completed
+        completed_steps, running_operations = frozenset(self._completed_steps), dict(self._running_operations)
+        return UnfinishedApply(tuple(self._parts), completed_steps, self._has_ended, running_operations)
 
 
 MAX_APPLIED_PLANS = 256
@@ -202,7 +200,7 @@ class StateDraft:
         )
 
     def apply_record(self, record: Record) -> None:
-        """Apply one record."""
+        """Apply one record: change instances, outputs and metadata of the state, and track open intents and steps."""
         if isinstance(record, Intent):
             self._record_creation(record.creation)
             open_intent = OpenStepIntent(record, self._instances.get(record.address))
@@ -213,7 +211,7 @@ class StateDraft:
             if closed_intent is not None:
                 self._tracker.finish_operation(closed_intent.intent.number)
             if record.number != NO_STEP:
-                self._tracker.complete_steps([record.number])
+                self._tracker.complete_step(record.number)
         elif isinstance(record, InstanceMoves):
             self._move_instances(record)
         elif isinstance(record, ApplyStart):
@@ -225,16 +223,17 @@ class StateDraft:
             self._tracker.restore_progress(record)
         elif isinstance(record, RunningOperation):
             self._tracker.start_operation(record.number, record.operation)
-        else:
+        else:  # ApplyEnd
             self._tracker.finish_apply()
             self._outputs = dict(record.outputs)
             self._check_results = record.check_results
 
     def _record_creation(self, creation: int) -> None:
-        # A number with an intent may have reached a provider: it is never assigned again.
+        """Record a creation number as assigned, even by an intent alone: it may have reached a provider."""
         self._last_creation = max(self._last_creation, creation)
 
     def _set_or_remove_instance(self, address: Address, instance: InstanceState | None) -> None:
+        """Set the instance at an address, or remove it (None, or without any object)."""
         if instance is None or instance.is_empty:
             self._instances.pop(address, None)
             return
@@ -245,13 +244,14 @@ class StateDraft:
             self._record_creation(deposed.creation)
 
     def _move_instances(self, record: InstanceMoves) -> None:
-        # All at once, so that a chain or a swap does not overwrite itself.
+        """Move all instances at once: in a chain or a swap, none is overwritten."""
         moved_instances = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
         for target, instance in moved_instances:
             if instance is not None:
                 self._instances[target] = instance
 
     def _record_apply_start(self, record: ApplyStart) -> None:
+        """Set the metadata of the state to those of an apply; add its saved plan, once, to the applied ones."""
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
             plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]

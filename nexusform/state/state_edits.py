@@ -32,8 +32,8 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
     instances = {a: i for a, i in state.instances.items() if a not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
     empty_blocks = {str(address.config_address) for address in removed} - remaining_blocks
-    renamed_blocks = dict.fromkeys(empty_blocks, frozenset[str]())
-    return replace(state, instances=_rename_dependencies(instances, renamed_blocks))
+    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())
+    return replace(state, instances=_rename_dependencies(instances, no_new_blocks))
 
 
 Pairs = tuple[tuple[Address, Address], ...]
@@ -47,17 +47,16 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     if bool(source.type) != bool(target.type):
-        raise _build_error(
-            "moved-between-kinds",
-            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target}).",
+        detail = (
+            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target})."
         )
+        raise _build_error("moved-between-kinds", detail)
     if (source.mode, source.type) != (target.mode, target.type):
         raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
     sources = select_instances(state, [source])
     if not sources:
-        raise _build_error(
-            "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
-        )
+        detail = f"The state holds no {source}. `nexusform state list` shows what it holds."
+        raise _build_error("nothing-to-move", detail)
     pairs = tuple((address, _compute_moved_address(address, source, target)) for address in sources)
     if source.type and source.key is None and target.key is not None and sources[0].key is not None:
         raise _build_error(
@@ -107,27 +106,24 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
         )
     moved_addresses = {old for old, _ in pairs}
     occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
-    # A resource is either one instance without a key or several with keys, never both.
-    # A whole resource moves only to a free address.
-    mixed = {(new.resource, new.key is None) for new in targets}
+    # Pairs (resource, has a key) of instances in the way. A resource is either one instance without a key or several
+    # with keys, never both; a whole resource moves only to a free address.
+    conflicts = {(new.resource, new.key is None) for new in targets}
     if target.type and target.key is None:
-        mixed |= {(new.resource, new.key is not None) for new in targets}
+        conflicts |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
-        is_mixed = (address.resource, address.key is not None) in mixed
-        if is_mixed and address not in moved_addresses:
+        if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:
             occupied_addresses.append(address)
     if occupied_addresses:
-        raise _build_error(
-            "move-target-exists",
-            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm).",
-        )
+        detail = f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm)."
+        raise _build_error("move-target-exists", detail)
 
 
 def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances at their new addresses; dependencies on them are updated."""
-    names = dict(pairs)
-    instances = {names.get(address, address): instance for address, instance in state.instances.items()}
-    # Map every block with removed instances to the blocks with its former instances.
+    new_addresses = dict(pairs)
+    instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
+    # Map every block with moved instances to the blocks with its former instances, itself included if some stay.
     moved_blocks = {str(old.config_address) for old, new in pairs if old.config_address != new.config_address}
     new_blocks: dict[str, set[str]] = {name: set() for name in moved_blocks}
     for old, new in pairs:
@@ -135,7 +131,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
             new_blocks[str(old.config_address)].add(str(new.config_address))
     for address in state.instances:
         name = str(address.config_address)
-        if name in moved_blocks and address in instances:
+        if name in moved_blocks and address in instances:  # the block still has an instance
             new_blocks[name].add(name)
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 
@@ -143,7 +139,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
 def _rename_dependencies(
     instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
 ) -> dict[Address, InstanceState]:
-    """Return the instances with dependencies on the new blocks of each renamed block; none for a removed one."""
+    """Return the instances with each dependency replaced by those on its new blocks (none: it is dropped)."""
     if not new_blocks:
         return dict(instances)
 
@@ -164,7 +160,7 @@ def _map_objects(instance: InstanceState, change: Callable[[ObjectState], Object
 
 
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:
-    """Return the only instance that matches a pattern, or None. Raises DiagnosticsError."""
+    """Return the only matching instance with a current object, or None. Raises DiagnosticsError."""
     if not pattern.type:
         raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
@@ -177,7 +173,7 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
 
 
 def remove_taint(state: State, address: Address) -> State:
-    """Return the state with the taint of one object removed. Raises DiagnosticsError."""
+    """Return the state with the taint of the current object removed. Raises DiagnosticsError if it has none."""
     instance = state.instances[address]
     assert instance.current is not None
     if not instance.current.tainted:

@@ -73,7 +73,7 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
             raise ValueError(f"{origin}: {FIXED_LIMITS[name]}")
         if name not in NAMES:
             raise ValueError(f'{origin}: there is no limit "{name}". {describe_known_limits(name)}')
-        if not number.isdecimal() or not 0 < len(number) < 16:
+        if not number.isdecimal() or not 0 < len(number) < 16:  # far above any use
             raise ValueError(f'{origin}: "{setting}" is not of the form NAME=N with a whole number.')
         limits[name] = int(number)
     return limits
@@ -85,8 +85,7 @@ def describe_known_limits(name: str) -> str:
 
 
 def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> PlanSizeLimits:
-    """Merge the limits of a plan. Of a confined configuration only lower values count."""
-    limits = DEFAULT
+    """Merge the limits of a plan. A confined (sandboxed) configuration can only lower the defaults."""
     if confined:
-        configured = {name: min(number, asdict(limits)[name]) for name, number in configured.items()}
-    return replace(limits, **{**configured, **overrides})
+        configured = {name: min(number, asdict(DEFAULT)[name]) for name, number in configured.items()}
+    return replace(DEFAULT, **{**configured, **overrides})

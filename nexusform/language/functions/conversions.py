@@ -39,10 +39,10 @@ from nexusform.values.typed_value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKN
 
 
 def _convert_to_type(target: Type, value: Value) -> Value:
+    """Convert a value. Raises FunctionProblem with the reason, without the content of a sensitive value."""
     try:
         return convert_value(value, target)
     except ConversionProblem as problem:
-        # Describe why a value cannot be converted, without sensitive content.
         name = describe_type(target, constraint=True)
         if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
             description = "the hidden text" if value.marks else quote_text(value.raw)
@@ -58,6 +58,7 @@ def _convert_to_type(target: Type, value: Value) -> Value:
 
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
+    """Build a function that converts any value to one type."""
     parameter = build_any_parameter("v", "a value", allow_marked=True)
     return Function(
         name, description, (parameter,), target, partial(_convert_to_type, target), examples, may_be_null=True
@@ -86,6 +87,7 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 
 
 def _evaluate_can(*attempts: Thunk) -> Value:
+    """Return whether the attempt has no errors; unknown if its value is not wholly known, as it may still be one."""
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     (attempt,) = attempts
@@ -118,14 +120,14 @@ def _replace_ephemeral_by_null(value: Value) -> Value:
 def _is_sensitive(value: Value) -> Value:
     if value.is_sensitive:
         return TRUE
-    return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE
+    return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE  # an unknown value may become sensitive
 
 
 # --- types as text -----------------------------------------------------------------------------
 
 
 def _format_type_of_value(value: Value) -> Value:
-    # The type of an unknown value may still be open.
+    """Return the type of a value as text; unknown while the type of an unknown part is open."""
     if has_dynamic(value.type) and not value.is_wholly_known:
         return Value(STRING, UNKNOWN)
     return Value(STRING, format_type(value.type))

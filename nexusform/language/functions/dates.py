@@ -112,7 +112,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
         # Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
         ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
-        time(hour, minute, second)
+        time(hour, minute, second)  # raises it for an invalid time, too
         if not (lenient and hours <= 24 and minutes <= 60):
             time(hours, minutes)
     except ValueError as problem:
@@ -129,6 +129,7 @@ def _truncate_quoted_text(text: str) -> str:
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
+    """Format the offset as `+hh:mm` or `+hhmm`, and no offset as `utc` unless `utc` is empty."""
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
@@ -165,7 +166,7 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
 
 def _format_date(pattern: str, timestamp: str) -> str:
     """Format a timestamp: equal letters in a row are a verb, quoted text is literal, other characters are kept."""
-    moment = parse_timestamp(timestamp, 1)
+    moment = parse_timestamp(timestamp, position=1)
     pieces: list[str] = []
     index = 0
     while index < len(pattern):
@@ -235,7 +236,7 @@ def parse_duration(text: str, position: int) -> int:
 
 def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
     """Add a duration to a timestamp; return RFC 3339 text, without fractions of a second."""
-    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1))
+    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, position=1))
     year, month, day = moment.date
     hour, minute, second = moment.clock
     sign = "-" if year < 0 else ""
@@ -245,7 +246,7 @@ def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
 
 def _compare_timestamps(first: str, second: str) -> int:
     first_instant = parse_timestamp(first, lenient=True).instant
-    second_instant = parse_timestamp(second, 1, lenient=True).instant
+    second_instant = parse_timestamp(second, position=1, lenient=True).instant
     return (first_instant > second_instant) - (first_instant < second_instant)
 
 

@@ -46,13 +46,9 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 
 def _combine_bools(decisive: bool, items: Value) -> Value:
     """Combine bools to one: `decisive` if any of them is (null counts as false), else its opposite."""
-    has_unknown = False
-    for item in items.raw:
-        if item.raw is UNKNOWN:
-            has_unknown = True
-        elif bool(item.raw) is decisive:
-            return build_boolean(decisive)
-    return Value(BOOL, UNKNOWN) if has_unknown else build_boolean(not decisive)
+    if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
+        return build_boolean(decisive)
+    return build_boolean(not decisive) if items.is_wholly_known else Value(BOOL, UNKNOWN)
 
 
 def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
@@ -68,6 +64,7 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce(*arguments: Value) -> Value:
+    """Return the first argument other than null and (among strings) ""; unknown if an unknown one precedes it."""
     common = _find_coalesce_type(arguments)
     for argument in arguments:
         if argument.raw is UNKNOWN:
@@ -79,17 +76,19 @@ def _compute_coalesce(*arguments: Value) -> Value:
 
 
 def _find_list_type(arguments: Sequence[Value]) -> Type:
-    kinds = {a.type for a in arguments}
-    kind = kinds.pop() if len(kinds) == 1 else DYNAMIC
-    return kind if isinstance(kind, ListType) else DYNAMIC
+    """Return the list type shared by all arguments; DYNAMIC if they differ or are no lists."""
+    types = {a.type for a in arguments}
+    common = types.pop() if len(types) == 1 else DYNAMIC
+    return common if isinstance(common, ListType) else DYNAMIC
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:
+    """Return the first list with elements; unknown if an unknown one precedes it."""
     if not lists:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
-            break
+            break  # later arguments are not checked
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
@@ -101,24 +100,24 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a collection, null for an empty one. Raises FunctionProblem for several."""
+    """Return the only element of a sequence, null for an empty one. Raises FunctionProblem for other values."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
-        kind = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
+        element_type = sequence.type.elements[0] if sequence.type.elements else DYNAMIC
     elif isinstance(sequence.type, (ListType, SetType)):
-        kind = sequence.type.element
+        element_type = sequence.type.element
     elif sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
     else:
         raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
     if sequence.raw is UNKNOWN:
-        return Value(kind, UNKNOWN)
+        return Value(element_type, UNKNOWN)
     if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
-        return Value(kind, UNKNOWN)
+        return Value(element_type, UNKNOWN)  # unknown elements may be equal to others
     if len(sequence.raw) > 1:
         raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
-    element: Value = sequence.raw[0] if sequence.raw else Value(kind, None)
+    element: Value = sequence.raw[0] if sequence.raw else Value(element_type, None)
     return element
 
 
@@ -128,18 +127,20 @@ _INT64: Final = 1 << 63
 
 
 def _find_element_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of the element at an index; DYNAMIC for a tuple with an unknown index."""
     sequence, index = arguments
     sequence_type = sequence.type
     if not isinstance(sequence_type, (ListType, TupleType)):
         raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", 0)
     if isinstance(sequence_type, ListType):
         return sequence_type.element
-    position, parts = index.raw, sequence_type.elements
+    position, parts = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
     return parts[position % len(parts)] if parts and isinstance(position, int) else DYNAMIC
 
 
 def _find_element_at_position(sequence: Value, position: Value) -> Value:
-    _find_element_type([sequence, position])
+    """Return the element at an index; it wraps around at both ends. Raises FunctionProblem for an empty list."""
+    _find_element_type([sequence, position])  # raises FunctionProblem unless it is a list or tuple
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
         raise FixedProblem("the index must be a whole number of at most 63 bits", 1)
     if not sequence.raw:
@@ -149,6 +150,7 @@ def _find_element_at_position(sequence: Value, position: Value) -> Value:
 
 
 def _find_index_of_value(sequence: Value, value: Value) -> Value:
+    """Return the index of the first equal element. Raises FunctionProblem without one."""
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("argument must be a list or tuple", 0)
     if not sequence.raw:
@@ -156,13 +158,14 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
     for position, item in enumerate(sequence.raw):
         is_equal = compare_values(item, value).raw
         if is_equal is UNKNOWN:
-            return Value(NUMBER, UNKNOWN)
+            return Value(NUMBER, UNKNOWN)  # it may be the first equal one
         if is_equal:
             return Value(NUMBER, position)
     raise FixedProblem("item not found")
 
 
 def _has_element(sequence: Value, value: Value) -> Value:
+    """Check whether an element is equal to a value; unknown if only an unknown element may be."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("argument must be list, tuple, or set")
     has_unknown = False
@@ -176,6 +179,7 @@ def _has_element(sequence: Value, value: Value) -> Value:
 
 
 def _compute_length(value: Value) -> Value:
+    """Return the number of elements, attributes or characters; bounds of an uncertain number."""
     value_type, raw = value.type, value.raw
     if isinstance(value_type, TupleType):
         return Value(NUMBER, len(value_type.elements))

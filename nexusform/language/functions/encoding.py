@@ -54,6 +54,7 @@ def _compress_to_base64_gzip(text: str) -> str:
 
 
 def _decompress_from_base64_gzip(text: str) -> str:
+    """Decode text from base64 and gzip. Raises FunctionProblem, also if the result is too large."""
     import zlib
 
     packed = decode_base64(text)
@@ -79,6 +80,7 @@ _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def _unquote_url(text: str) -> str:
+    """Decode percent escapes and plus signs. Raises FunctionProblem."""
     from urllib.parse import unquote_to_bytes
 
     invalid_escape = _BAD_ESCAPE.search(text)
@@ -106,14 +108,14 @@ def _parse_csv(text: str) -> Value:
         if name in known_names:
             raise FunctionProblem(f'duplicate column name "{name}"')
         known_names.add(name)
-    kind = ObjectType.create(dict.fromkeys(header, STRING))
+    row_type = ObjectType.create(dict.fromkeys(header, STRING))
     objects = []
     for line, row in rows[1:]:
         if len(row) != len(header):
             raise FunctionProblem(f"CSV parse error on line {line}: wrong number of fields")
         fields = dict(zip(header, row, strict=True))
-        objects.append(Value(kind, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
-    return Value(ListType(kind), tuple(objects))
+        objects.append(Value(row_type, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
+    return Value(ListType(row_type), tuple(objects))
 
 
 def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
@@ -131,9 +133,9 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
             row.append(normalize_stored_text(field))
             if offset >= len(text) or text[offset] == "\n":
                 break
-            offset += 1
+            offset += 1  # the comma
         rows.append((start_line, row))
-        offset += 1
+        offset += 1  # the line end
         line += 1
     return rows
 
@@ -238,9 +240,8 @@ _CODECS: Final = _build_codec_table()
 def _find_codec(name: str) -> str:
     codec = _CODECS.get(name.lower())
     if codec is None:
-        raise FunctionProblem(
-            f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform', 1
-        )
+        message = f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform'
+        raise FunctionProblem(message, 1)
     return codec
 
 
@@ -252,9 +253,8 @@ def _encode_text(text: str, encoding: str) -> str:
         encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
         return encode_base64(encoded)
     except UnicodeError:
-        raise FunctionProblem(
-            f"the given string contains characters that cannot be represented in {encoding}", 0
-        ) from None
+        message = f"the given string contains characters that cannot be represented in {encoding}"
+        raise FunctionProblem(message, 0) from None
 
 
 def _decode_text(text: str, encoding: str) -> str:
@@ -263,7 +263,7 @@ def _decode_text(text: str, encoding: str) -> str:
     try:
         data = decode_base64(text)
         if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
-            codec = "utf-16-be"
+            codec = "utf-16-be"  # without a byte order mark
         return normalize_stored_text(data.decode(codec))
     except UnicodeError:
         raise FunctionProblem(f"the given string contains symbols that are not defined for {encoding}", 0) from None
@@ -273,6 +273,7 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
+    """Evaluate `jsonencode`; of a value with unknown parts only the first character may be known."""
     if value.is_wholly_known:
         return Value(STRING, render_json(value))
     prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""

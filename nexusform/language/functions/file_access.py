@@ -24,6 +24,7 @@ def _get_base_name(path: str) -> str:
 
 
 def _get_directory(path: str) -> str:
+    """Return a path without its last part: "." for a name alone."""
     head = path.rpartition("/")[0]
     if not head and path.startswith("/"):
         return "/"
@@ -56,7 +57,7 @@ class FileReader:
         self._base = base_directory
 
     def resolve(self, path: str) -> str:
-        """Return the path for the port. Raises FunctionProblem."""
+        """Return the path to read: `~` expanded, relative to the base directory. Raises FunctionProblem."""
         expanded = self.expand_home(path)
         if self._base in {"", "."} or expanded.startswith("/"):
             return expanded

@@ -35,6 +35,8 @@ _STRINGS: Final = ListType(STRING)
 
 
 class _FormatVerb(Struct, frozen=True):
+    """Verb of a pattern, such as `%05.2f`: its text, its byte in the pattern, and its parts."""
+
     text: str
     offset: int
     flags: str
@@ -51,7 +53,7 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
         return Value(STRING, format_pattern(pattern.raw, arguments))
     except FunctionProblem:
         if _has_untyped_null(arguments):
-            return DYNAMIC_UNKNOWN
+            return DYNAMIC_UNKNOWN  # no error, as in Terraform
         raise
 
 
@@ -84,8 +86,8 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
         next_position, highest = position + 1, max(highest, position + 1)
         offset = start + len(verb.text)
     if highest < len(arguments):
-        used = f"only {highest} used by format string" if highest else "no verbs in format string"
-        raise FunctionProblem(f"too many arguments; {used}", highest + 1)
+        usage = f"only {highest} used by format string" if highest else "no verbs in format string"
+        raise FunctionProblem(f"too many arguments; {usage}", highest + 1)  # the pattern is argument 0
     return "".join(pieces)
 
 
@@ -114,7 +116,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem, for null with any verb except `%v`."""
     mode = verb.mode
     if mode == "v":
-        # Render an argument as %v: texts and numbers plainly, anything else as JSON.
+        # Primitives are plain, anything else (and null, and with the flag #) is JSON.
         if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
             return _add_padding_to_width(verb, render_json(argument))
         if argument.type == STRING:
@@ -123,7 +125,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
             return _add_padding_to_width(verb, "true" if argument.raw else "false")
         # Only the padding flags apply, and no precision.
         sign = "-" if argument.raw < 0 else ""
-        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), None, "g"))
+        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:
@@ -138,15 +140,16 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
 
 
 def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType) -> Any:
+    """Convert an argument to the type its verb requires. Raises FunctionProblem."""
     try:
         return convert_value(argument, target).raw
     except ConversionProblem as problem:
-        raise FunctionProblem(
-            f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
-        ) from None
+        message = f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
+        raise FunctionProblem(message) from None
 
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
+    """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
     missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
     if missing <= 0:
         return text
@@ -173,6 +176,7 @@ _PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
 def _render_integer(verb: _FormatVerb, number: Any) -> str:
+    """Render a whole number in the verb's base. Raises FunctionProblem for fractions."""
     if not isinstance(number, int):
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required')
     digits = format(abs(number), verb.mode)
@@ -187,10 +191,11 @@ def _render_integer(verb: _FormatVerb, number: Any) -> str:
 
 
 def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
+    """Render a number as %f, %e or %g."""
     size = abs(number)
     places = _DEFAULT_PLACES if verb.precision is None else verb.precision
     if mode == "f":
-        scaled = str(round(size * 10**places)).rjust(places + 1, "0")
+        scaled = str(round(size * 10**places)).rjust(places + 1, "0")  # with a digit before the point
         digits = format_digits(scaled, len(scaled) - places)
     elif mode in "eE":
         digits = _render_scientific(size, places, mode)
@@ -200,19 +205,20 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
 
 
 def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
-    """Return the digits d1d2... and the point of 0.d1d2... * 10**point: the shortest exact ones, or `count` rounded."""
+    """Return digits and exponent of 0.DIGITS * 10**exponent: the shortest exact digits, rounded to at most `count`."""
     if size == 0:
         return "0", 1
     digits, point = compute_shortest_digits(size)
     if count is None or len(digits) <= count:
         return digits, point
-    exponent = point - count
-    scaled = round(Fraction(size) / 10**exponent) if exponent >= 0 else round(size * 10**-exponent)
+    dropped = point - count  # the number of digits before the point to round away; negative for places kept after it
+    scaled = round(Fraction(size) / 10**dropped) if dropped >= 0 else round(size * 10**-dropped)
     text = str(scaled)
-    return text, exponent + len(text)
+    return text, dropped + len(text)  # rounding up may add a digit
 
 
 def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
+    """Render a number as %e: one digit, `places` decimals, and an exponent with a sign and at least two digits."""
     digits, point = _compute_decimal_digits(size, places + 1)
     digits = digits[: places + 1].ljust(places + 1, "0")
     exponent = point - 1 if size else 0
@@ -220,13 +226,13 @@ def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
-    """Render a number as %g: with an exponent if that is shorter."""
+    """Render a number as %g, as Go does: with an exponent below -4, or from the number of significant digits on."""
     count = None if precision is None else max(precision, 1)
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
     limit = 6 if count is None else count
     if count is not None and count > len(digits) >= point:
-        limit = len(digits)
+        limit = len(digits)  # zeros at the end do not count
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
         letter = "e" if mode == "g" else "E"
@@ -235,6 +241,7 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
+    """Evaluate `formatlist`: one text per element of the list arguments (all of one length), others repeated."""
     lists = {
         position: argument
         for position, argument in enumerate(arguments, 1)
@@ -262,12 +269,12 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int | None:
-    """Return the length of all lists (by argument position): 1 without lists, None if no length is known."""
+    """Return the length of all lists: 1 without lists, None if none is known. Raises FunctionProblem if they differ."""
     count = first_position = None
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
         if length is None:
-            continue
+            continue  # unknown: it may fit
         if count is not None and length != count:
             raise FunctionProblem(
                 f"argument {position} has length {length}, which is inconsistent with "
@@ -281,10 +288,11 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
 
 
 def _find_known_sequence_length(sequence: Value) -> int | None:
+    """Return the number of elements; None if it is unknown."""
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements)
-    uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known
-    return None if sequence.raw is UNKNOWN or uncertain else len(sequence.raw)
+    is_uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known  # equal elements are one
+    return None if sequence.raw is UNKNOWN or is_uncertain else len(sequence.raw)
 
 
 FUNCTIONS: Final = (

@@ -131,8 +131,11 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function with arguments of their parameters' types. Raises FunctionProblem."""
-    marks = NO_MARKS
+    """Call a function with arguments of their parameters' types. Raises FunctionProblem.
+
+    The body is called only if its parameters allow every argument; else the result is unknown.
+    """
+    marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []
     has_dynamic = has_unknown = False
     for position, argument in enumerate(arguments):
@@ -143,7 +146,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
         if parameter.inner_marks:
             marks |= value.marks
             value = value.remove_marks()
-        elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):
+        elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):  # parts may have marks
             value, inner_marks = remove_all_marks(value)
             marks |= inner_marks
         if value.type is DYNAMIC and value.raw is UNKNOWN and not parameter.allow_dynamic:
@@ -152,13 +155,13 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
             has_unknown = True
         values.append(value)
     if has_dynamic:
-        result_type = function.returns if not callable(function.returns) else DYNAMIC
+        result_type = function.returns if not callable(function.returns) else DYNAMIC  # it depends on the argument's
         result = Value(result_type, UNKNOWN)
     elif has_unknown:
         result = Value(function.returns(values) if callable(function.returns) else function.returns, UNKNOWN)
     else:
         result = function.body(*values)
-    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:
+    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:  # known at least as not null
         result = add_refinement(result, NOT_NULL)
     return result.add_marks(marks)
 
@@ -169,7 +172,7 @@ _REDACTED_MESSAGE: Final = "the reason is hidden because it may contain part of 
 
 
 def redact_problem(problem: FunctionProblem, arguments: Sequence[Value]) -> FunctionProblem:
-    """Redact a problem: with sensitive arguments, replace messages that contain their content."""
+    """Redact a problem: with marked arguments, replace its message unless it is constant (FixedProblem)."""
     if isinstance(problem, FixedProblem) or not any(a.has_marks for a in arguments):
         return problem
     return FixedProblem(_REDACTED_MESSAGE, problem.argument)
@@ -212,11 +215,6 @@ def build_plain_function(
     def compute_value(*arguments: Value) -> Value:
         return Value(returns, compute(*[a.raw for a in arguments]))
 
-    return Function(
-        name,
-        description,
-        tuple([Parameter(n, t, d) for n, t, d in parameters]),
-        returns,
-        compute_value,
-        tuple([Example(c, r) for c, r in examples]),
-    )
+    parameter_records = tuple([Parameter(n, t, d) for n, t, d in parameters])
+    example_records = tuple([Example(c, r) for c, r in examples])
+    return Function(name, description, parameter_records, returns, compute_value, example_records)

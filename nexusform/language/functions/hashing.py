@@ -59,6 +59,7 @@ _SAMPLES: Final = {
 
 
 def _build_hash_function(name: str, description: str, digest: _Hash) -> Function:
+    """Build the function of a hash, with an example if its result is short."""
     sample = _SAMPLES.get(name)
     return build_plain_function(
         name,
@@ -70,6 +71,7 @@ def _build_hash_function(name: str, description: str, digest: _Hash) -> Function
 
 
 def _compute_uuid5(namespace: str, name: str) -> str:
+    """Compute the UUID (version 5) of a name in a namespace. Raises FunctionProblem."""
     import uuid
 
     namespaces = {
@@ -81,9 +83,8 @@ def _compute_uuid5(namespace: str, name: str) -> str:
     try:
         namespace_id = namespaces[namespace] if namespace in namespaces else uuid.UUID(namespace)
     except ValueError:
-        raise FunctionProblem(
-            f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and "x500"', 0
-        ) from None
+        message = f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and "x500"'
+        raise FunctionProblem(message, 0) from None
     return str(uuid.uuid5(namespace_id, name))
 
 

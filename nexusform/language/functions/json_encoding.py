@@ -115,11 +115,11 @@ def parse_number(text: str) -> Value:
 
 
 def _build_value_from_json(data: Any, depth: int) -> Value:
-    """Build a value from the result of a JSON parser."""
+    """Build a value from the result of a JSON parser; `depth` is the number of levels left."""
     if depth < 0:
         raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
     if isinstance(data, Value):
-        return data
+        return data  # a number, from parse_number
     if data is None:
         return build_null(DYNAMIC)
     if isinstance(data, bool):

@@ -23,6 +23,7 @@ _STRINGS: Final = ListType(STRING)
 
 
 def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of `keys`: a list for a map, a tuple for an object."""
     mapping_type = arguments[0].type
     if isinstance(mapping_type, MapType):
         return _STRINGS
@@ -34,12 +35,13 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_keys(mapping: Value) -> Value:
-    kind = _find_keys_result_type([mapping])
+    """Return the sorted keys; those of an unknown object are known by its type."""
+    result_type = _find_keys_result_type([mapping])
     if isinstance(mapping.type, ObjectType):
-        return Value(kind, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
+        return Value(result_type, tuple([Value(STRING, n) for n, _ in mapping.type.attributes]))
     if mapping.raw is UNKNOWN:
-        return Value(kind, UNKNOWN)
-    return Value(kind, tuple([Value(STRING, k) for k in mapping.raw]))
+        return Value(result_type, UNKNOWN)
+    return Value(result_type, tuple([Value(STRING, k) for k in mapping.raw]))
 
 
 def _find_values_result_type(arguments: Sequence[Value]) -> Type:
@@ -56,6 +58,7 @@ def _compute_values(mapping: Value) -> Value:
 
 
 def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the type of a map's elements, or of an object's attribute (DYNAMIC if it is unknown or missing)."""
     mapping_type, key = arguments[0].type, arguments[1].raw
     if isinstance(mapping_type, MapType):
         return mapping_type.element
@@ -72,15 +75,15 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
     mapping_type = mapping.type
     if mapping_type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    kind = _find_lookup_result_type([mapping, key])
+    result_type = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
     if fallback is not None and isinstance(mapping_type, MapType):
         try:
-            fallback = convert_value(fallback, kind)
+            fallback = convert_value(fallback, result_type)
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", 2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
-        return Value(kind, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
+        return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
@@ -98,20 +101,16 @@ def _merge_maps(*maps: Value) -> Value:
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
     marks = NO_MARKS.union(*[m.marks for m in maps])
-    kind = maps[0].type if maps else None
-    same_map = isinstance(kind, MapType) and all(m.type == kind for m in maps)
+    first_type = maps[0].type if maps else None
+    map_type = first_type if isinstance(first_type, MapType) and all(m.type == first_type for m in maps) else None
     if any(m.raw is UNKNOWN for m in maps):
-        if same_map:
-            assert kind is not None
-            return Value(kind, UNKNOWN, marks)
-        return _build_unknown_merge(maps).add_marks(marks)
+        return _build_unknown_merge(maps).add_marks(marks) if map_type is None else Value(map_type, UNKNOWN, marks)
     items: dict[str, Value] = {}
     for mapping in maps:
         items.update(mapping.raw or {})
-    if same_map:
-        assert kind is not None
-        return Value(kind, {k: items[k] for k in sorted(items)}, marks)
-    return build_object(items).add_marks(marks)
+    if map_type is None:
+        return build_object(items).add_marks(marks)
+    return Value(map_type, {k: items[k] for k in sorted(items)}, marks)
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
@@ -119,7 +118,7 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
-            continue
+            continue  # null is empty
         if isinstance(mapping.type, ObjectType):
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:
@@ -131,9 +130,9 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
 
 def _compute_transpose(mapping: Value) -> Value:
     """Swap the keys and values of a map of lists: each value gets the list of its keys."""
-    kind = MapType(_STRINGS)
+    result_type = MapType(_STRINGS)
     if not mapping.is_wholly_known:
-        return Value(kind, UNKNOWN)
+        return Value(result_type, UNKNOWN)
     keys_by_value: dict[str, list[Value]] = {}
     for key, values in mapping.raw.items():
         if values.raw is None:
@@ -142,10 +141,11 @@ def _compute_transpose(mapping: Value) -> Value:
             if value.raw is None:
                 raise FixedProblem("input must not contain null string", 0)
             keys_by_value.setdefault(value.raw, []).append(Value(STRING, key))
-    return Value(kind, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
+    return Value(result_type, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
 
 
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
+    """Return a map type for a list of values, an object type for a tuple (DYNAMIC if its keys are not known)."""
     keys, values = arguments
     if isinstance(values.type, ListType):
         return MapType(values.type.element)
@@ -158,15 +158,16 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    kind = _find_zip_map_result_type([keys, values])
+    """Combine keys and values. Raises FunctionProblem for different numbers, or a null key."""
+    result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
-        return Value(kind, UNKNOWN)
+        return Value(result_type, UNKNOWN)
     if len(keys.raw) != len(values.raw):
         raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
         raise FixedProblem("keys must not be null", 0)
     items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
-    return Value(kind, {k: items[k] for k in sorted(items)})
+    return Value(result_type, {k: items[k] for k in sorted(items)})
 
 
 def _build_mapping_parameter(name: str, description: str, **options: bool) -> Parameter:

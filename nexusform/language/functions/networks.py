@@ -30,11 +30,12 @@ def _normalize_octets(text: str) -> str:
 
 
 def _parse_network(text: str, position: int | None = None) -> _Network:
+    """Parse a prefix in CIDR notation; bits of the host are ignored. Raises FunctionProblem."""
     import ipaddress
 
     address, _, length = text.partition("/")
     problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", position)
-    if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:
+    if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:  # neither netmasks nor IPv6 zones
         raise problem
     try:
         return ipaddress.ip_network(f"{_normalize_octets(address)}/{int(length)}", strict=False)
@@ -49,23 +50,25 @@ def _require_whole_number(number: Any, name: str, position: int) -> int:
 
 
 def _compute_host_address(prefix: str, number: Any) -> str:
+    """Compute the address of a host number; an IPv4 address within IPv6 is displayed as IPv4."""
     network = _parse_network(prefix)
-    host = _require_whole_number(number, "hostnum", 1)
+    host = _require_whole_number(number, "hostnum", position=1)
     size = network.num_addresses
-    if not -size <= host < size:
+    if not -size <= host < size:  # negative numbers count from the end
         raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
     address = network[host]
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _compute_netmask(prefix: str) -> str:
-    network = _parse_network(prefix, 0)
+    network = _parse_network(prefix, position=0)
     if network.version != 4:
         raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", 0)
     return str(network.netmask)
 
 
 def _format_network(base: _Network, first: int, length: int) -> str:
+    """Format the network of the same IP version as `base` from its first address on."""
     network = type(base)((first, length))
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
@@ -96,7 +99,8 @@ _MAX_NEW_BITS: Final = 32
 
 
 def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
-    network = _parse_network(prefix.raw, 0)
+    """Compute one subnet after the other, each longer than the prefix by its number of bits."""
+    network = _parse_network(prefix.raw, position=0)
     next_address = int(network.network_address)
     end = next_address + network.num_addresses
     subnets: list[Value] = []
@@ -117,20 +121,20 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
         first = -(-next_address // size) * size  # rounded up to a multiple of the size
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""
-            raise FunctionProblem(
-                f"not enough remaining address space for a subnet with a prefix of {length} bits{after}", position
-            )
+            message = f"not enough remaining address space for a subnet with a prefix of {length} bits{after}"
+            raise FunctionProblem(message, position)
         subnets.append(Value(STRING, _format_network(network, first, length)))
         next_address = first + size
     return Value(ListType(STRING), tuple(subnets))
 
 
 def _is_address_or_network_contained(prefix: str, inner: str) -> bool:
+    """Check whether a prefix contains an address or network. Raises FunctionProblem for IPv4 in IPv6 or vice versa."""
     import ipaddress
 
-    network = _parse_network(prefix, 0)
+    network = _parse_network(prefix, position=0)
     if "/" in inner:
-        inner_network = _parse_network(inner, 1)
+        inner_network = _parse_network(inner, position=1)
         first: Any = inner_network.network_address
         last: Any = inner_network.broadcast_address
     else:

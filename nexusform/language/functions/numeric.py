@@ -24,6 +24,8 @@ _MAX_INTEGER_DIGITS: Final = 1200
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
+    """Build `max` or `min`: unknown if any argument is."""
+
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
             raise FixedProblem("must pass at least one number")
@@ -35,6 +37,7 @@ def _build_extreme_function(name: str, description: str, choose: Callable[[Any],
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
+    """Compute with the nearest floats, as other implementations do. Raises FunctionProblem."""
     try:
         return convert_decimal(compute(float(first), float(second)))
     except ZeroDivisionError:
@@ -50,6 +53,7 @@ def _compute_logarithm(argument: Any, base: Any) -> Any:
 
 
 def _compute_power(base: Any, exponent: Any) -> Any:
+    """Compute a power: exactly for whole numbers of moderate size, else with floats."""
     if base.__class__ is int and exponent.__class__ is int and exponent >= 0:
         if base.bit_length() * exponent > 4096:  # too high for a float, an error; except for the bases 0, 1 and -1
             return _compute_with_floats(math.pow, base, exponent)
@@ -84,6 +88,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 
 def _compute_sum(numbers: Value) -> Value:
+    """Add the elements of a list, set or tuple; unknown if one of them is. All are checked."""
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", 0)
     if not numbers.raw:
@@ -94,7 +99,7 @@ def _compute_sum(numbers: Value) -> Value:
         try:
             raw = convert_value(element, NUMBER).raw
         except ConversionProblem:
-            raw = None
+            raw = None  # the same error as null
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", 0)
         if raw is UNKNOWN:

@@ -77,10 +77,9 @@ def build_functions(
     functions = {function.name: function for family in families for function in family}
     if is_applying and new_uuid is not None:
         functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
-    # Add the functions for templates; they may call all others.
+    # The functions for templates may call all others, so the renderer gets the table once it is complete.
     renderer = templating.TemplateRenderer()
-    for function in templating.build_template_functions(reader, renderer):
-        functions[function.name] = function
+    functions |= {function.name: function for function in templating.build_template_functions(reader, renderer)}
     sorted_functions = MappingProxyType(dict(sorted(functions.items())))
     renderer.functions = sorted_functions
     return sorted_functions

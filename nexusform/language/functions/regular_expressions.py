@@ -83,7 +83,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
-        if token.group() == "\\C":
+        if token.group() == "\\C":  # a single byte: accepted by RE2 alone
             raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
             raise _build_pattern_error("invalid named capture", token.group())
@@ -129,7 +129,7 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     if not names:
         return Value(STRING, match.group())
     groups = [Value(STRING, text) for text in match.groups()]
-    if names[0] is None:
+    if names[0] is None:  # the type check allows no mixture of named and unnamed groups
         return build_tuple(groups)
     # Of groups with the same name the last one counts.
     return build_object({name: group for name, group in zip(names, groups, strict=True) if name is not None})
@@ -141,8 +141,9 @@ def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _find_first_match(pattern: Value, text: Value) -> Value:
+    """Return the first match. Raises FunctionProblem without one."""
     compiled_pattern = _compile_pattern_argument(pattern.raw)
-    _find_capture_type(compiled_pattern)
+    _find_capture_type(compiled_pattern)  # raises FunctionProblem for both named and unnamed groups
     first = next(_list_matches(compiled_pattern, text.raw), None)
     if first is None:
         raise FixedProblem("pattern did not match any part of the given string")
@@ -151,9 +152,9 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
 
 def _find_all_matches(pattern: Value, text: Value) -> Value:
     compiled_pattern = _compile_pattern_argument(pattern.raw)
-    kind = _find_capture_type(compiled_pattern)
+    match_type = _find_capture_type(compiled_pattern)
     return Value(
-        ListType(kind),
+        ListType(match_type),
         tuple([_build_match_groups(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)]),
     )
 
@@ -164,7 +165,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     if not (len(pattern) > 1 and pattern[0] == pattern[-1] == "/"):
         check_text_length(len(text.raw) + text.raw.count(pattern) * len(replacement.raw))
         return Value(STRING, text.raw.replace(pattern, replacement.raw))
-    compiled_pattern = _compile_pattern_argument(pattern[1:-1], 1)
+    compiled_pattern = _compile_pattern_argument(pattern[1:-1], position=1)
     pieces: list[str] = []
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):

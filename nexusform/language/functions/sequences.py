@@ -39,7 +39,7 @@ def _split_chunks(sequence: Value, size: Value) -> Value:
     """Split a list into lists of `size` elements, the last one of the rest; size 0 makes one list of all elements."""
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FixedProblem("the size argument must be a whole number that is not negative", 1)
-    step = size.raw or max(len(sequence.raw), 1)
+    step = size.raw or max(len(sequence.raw), 1)  # range() needs a step above 0
     pieces = [Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)]
     return Value(ListType(sequence.type), tuple(pieces))
 
@@ -54,13 +54,13 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """Return a list type for lists with a common one, else a tuple type; the open type with an unknown list."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
-    kinds = []
+    argument_types = []
     for position, argument in enumerate(arguments):
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("all arguments must be lists or tuples", position)
-        kinds.append(argument.type)
-    elements = [k.element for k in kinds if isinstance(k, ListType)]
-    common = unify_types(elements) if len(elements) == len(kinds) else None
+        argument_types.append(argument.type)
+    elements = [argument_type.element for argument_type in argument_types if isinstance(argument_type, ListType)]
+    common = unify_types(elements) if len(elements) == len(argument_types) else None
     if common is not None:
         return ListType(common)
     parts: list[Type] = []
@@ -68,23 +68,25 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
         if isinstance(argument.type, TupleType):
             parts.extend(argument.type.elements)
         elif argument.raw is UNKNOWN:
-            return DYNAMIC
+            return DYNAMIC  # its length is unknown
         else:
             parts.extend(v.type for v in argument.raw)
     return TupleType(tuple(parts))
 
 
 def _join_lists(*arguments: Value) -> Value:
-    kind = _find_concat_result_type(arguments)
+    """Evaluate `concat`: a list with converted elements if there is a common type, else a tuple."""
+    result_type = _find_concat_result_type(arguments)
     items: list[Value] = []
     for argument in arguments:
         items += argument.raw
-    if isinstance(kind, ListType):
-        return Value(kind, tuple([_convert(v, kind.element) for v in items]))
-    return Value(kind, tuple(items))
+    if isinstance(result_type, ListType):
+        return Value(result_type, tuple([_convert(v, result_type.element) for v in items]))
+    return Value(result_type, tuple(items))
 
 
 def _remove_duplicates(sequence: Value) -> Value:
+    """Keep the first of equal elements; with unknown parts the result is unknown."""
     if not sequence.is_wholly_known:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
@@ -106,7 +108,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
     """Add the elements of nested lists to `elements`, their marks to `marks`; false if the number is unknown."""
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        return False
+        return False  # equal elements are one
     is_known = True
     for item in sequence.raw:
         is_sequence = isinstance(item.type, SEQUENCES)
@@ -116,7 +118,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
         elif is_sequence and item.raw is not None:
             is_known = _collect_flat_elements(item, elements, marks) and is_known
         else:
-            elements.append(item)
+            elements.append(item)  # also a null sequence
     return is_known
 
 
@@ -134,22 +136,24 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     if not (values.is_wholly_known and keys.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
-        search = [_convert(key, common) for key in searchset.raw]
-        wanted_keys = [_convert(key, common) for key in keys.raw]
+        search_keys = [_convert(key, common) for key in searchset.raw]
+        value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    first = {compute_order_key(key): index for index, key in reversed(list(enumerate(search))) if key.is_wholly_known}
-    unknown_keys = [(index, key) for index, key in enumerate(search) if not key.is_wholly_known]
+    # In reverse, so that the first of equal keys remains.
+    reversed_keys = reversed(list(enumerate(search_keys)))
+    first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
+    unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
-    for key, value in zip(wanted_keys, values.raw, strict=True):
-        first_index = first.get(compute_order_key(key), len(search))
+    for key, value in zip(value_keys, values.raw, strict=True):
+        first_index = first_indices.get(compute_order_key(key), len(search_keys))
         if any(
             index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
             for index, unknown_key in unknown_keys
         ):
             # Decided early, as in Terraform: once all is known there may be a match.
             return Value(values.type, ())
-        if first_index < len(search):
+        if first_index < len(search_keys):
             chosen.append(value)
     return Value(values.type, tuple(chosen))
 
@@ -191,6 +195,7 @@ def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_reversed_list(sequence: Value) -> Value:
+    """Return the elements in reverse order; a set becomes a list."""
     result_type = _find_reverse_result_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         # The number of elements is kept; the positions of the unknown ones are open.
@@ -199,17 +204,19 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
+    """Return the list's own type, or the types of a tuple's elements between the indices."""
     sequence, start, end = arguments
     if isinstance(sequence.type, ListType):
         return sequence.type
     if not isinstance(sequence.type, TupleType):
         raise FixedProblem("must be a list or tuple value", 0)
     if start.raw is UNKNOWN or end.raw is UNKNOWN:
-        return DYNAMIC
+        return DYNAMIC  # a tuple's type depends on its elements
     return TupleType(sequence.type.elements[start.raw : end.raw])
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
+    """Return the elements between two indices. Raises FunctionProblem for indices out of range."""
     if isinstance(sequence.type, SetType):
         raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
     if not isinstance(sequence.type, (ListType, TupleType)):
@@ -226,11 +233,10 @@ def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
 
 
 def _sort_strings(strings: Value) -> Value:
+    """Sort by code points. Raises FunctionProblem for null."""
     if strings.raw is UNKNOWN:
-        refinement = get_refinement(strings)
-        return add_refinement(
-            strings, Refinement(not_null=True, shortest=refinement.shortest, longest=refinement.longest)
-        )
+        known = get_refinement(strings)  # the length is kept, and the result is never null
+        return add_refinement(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))
     if any(v.raw is None for v in strings.raw):
         raise FixedProblem("given list element is null; a null string cannot be sorted", 0)
     if not strings.is_wholly_known:

@@ -18,7 +18,6 @@ from nexusform.values.typed_value import (
     Value,
     add_refinement,
     build_set,
-    build_tuple,
     compute_order_key,
     get_refinement,
 )
@@ -44,11 +43,11 @@ def _build_operation(combine: _Combine) -> Callable[..., Value]:
     """Build a function of sets that combines one after the other, as items by their order key."""
 
     def combine_sets(*sets: Value) -> Value:
-        kind = _find_common_type(sets)
+        set_type = _find_common_type(sets)
         if not all(s.is_wholly_known for s in sets):
-            return Value(kind, UNKNOWN)
-        first, *further_sets = [_index_elements(convert_value(operand, kind)) for operand in sets]
-        return build_set(reduce(combine, further_sets, first).values(), _get_element_type(kind))
+            return Value(set_type, UNKNOWN)
+        first, *further_sets = [_index_elements(convert_value(operand, set_type)) for operand in sets]
+        return build_set(reduce(combine, further_sets, first).values(), _get_element_type(set_type))
 
     return combine_sets
 
@@ -58,15 +57,16 @@ def _index_elements(operand: Value) -> dict[Any, Value]:
 
 
 def _compute_union(*sets: Value) -> Value:
-    # An unknown element removes none of the others.
-    kind = _find_common_type(sets)
+    """Combine the elements of all sets, unknown ones included: these remove none of the others."""
+    set_type = _find_common_type(sets)
     items: list[Value] = []
     for operand in sets:
-        items += convert_value(operand, kind).raw
-    return build_set(items, _get_element_type(kind))
+        items += convert_value(operand, set_type).raw
+    return build_set(items, _get_element_type(set_type))
 
 
 def _find_product_factor_type(factor_type: Type, position: int) -> Type:
+    """Return the type of the elements of one factor. Raises FunctionProblem."""
     if isinstance(factor_type, (ListType, SetType)):
         return factor_type.element
     if isinstance(factor_type, TupleType):
@@ -78,6 +78,7 @@ def _find_product_factor_type(factor_type: Type, position: int) -> Type:
 
 
 def _find_product_type(arguments: Sequence[Value]) -> Type:
+    """Return a set of tuples if any factor is a set, else a list of tuples. Raises FunctionProblem."""
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
     parts = TupleType(tuple([_find_product_factor_type(a.type, i) for i, a in enumerate(arguments)]))
@@ -85,34 +86,31 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    kind = _find_product_type(sets)
-    assert isinstance(kind, (ListType, SetType))
-    parts = kind.element
-    assert isinstance(parts, TupleType)
+    """Compute all combinations, the last factor varying fastest; only the bounds of an unknown number."""
+    result_type = _find_product_type(sets)
+    assert isinstance(result_type, (ListType, SetType))
+    row_type = result_type.element
+    assert isinstance(row_type, TupleType)
     if not all(map(_is_factor_length_known, sets)):
         bounds = [_compute_length_bounds(factor) for factor in sets]
         shortest = prod([low for low, _ in bounds])
         longest: int | None = 1
         for _, high in bounds:
             longest = None if longest is None or high is None else longest * high
-        product_bounds = Refinement(
-            not_null=True,
-            shortest=min(shortest, 1),  # rows may be equal
-            longest=longest,
-        )
-        return add_refinement(Value(kind, UNKNOWN), product_bounds)
+        # Rows may be equal: at least one remains.
+        product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
+        return add_refinement(Value(result_type, UNKNOWN), product_bounds)
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
     factors: list[list[Value]] = []
-    for operand, element in zip(sets, parts.elements, strict=True):
-        factors.append([convert_value(item, element) for item in operand.raw])
-    rows = [Value(parts, row) for row in product(*factors)]
-    if isinstance(kind, SetType):
-        return build_set(rows, parts)
-    return Value(kind, tuple(rows)) if all(r.type == parts for r in rows) else build_tuple(rows)
+    for operand, element_type in zip(sets, row_type.elements, strict=True):
+        factors.append([convert_value(item, element_type) for item in operand.raw])
+    rows = [Value(row_type, row) for row in product(*factors)]
+    return build_set(rows, row_type) if isinstance(result_type, SetType) else Value(result_type, tuple(rows))
 
 
 def _is_factor_length_known(factor: Value) -> bool:
+    """Check whether the length is known; unknown elements of a set may be equal to others."""
     if factor.raw is UNKNOWN:
         return False
     return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1
@@ -129,15 +127,9 @@ _ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _build_set_function(name: str, description: str, body: Callable[..., Value], *examples: Example) -> Function:
-    return Function(
-        name,
-        description,
-        (Parameter("first_set", _ANY_SET, "a set"),),
-        _find_common_type,
-        body,
-        examples,
-        Parameter("other_sets", _ANY_SET, "further sets"),
-    )
+    first_set = Parameter("first_set", _ANY_SET, "a set")
+    other_sets = Parameter("other_sets", _ANY_SET, "further sets")
+    return Function(name, description, (first_set,), _find_common_type, body, examples, variadic=other_sets)
 
 
 FUNCTIONS: Final = (

@@ -83,6 +83,7 @@ class TemplateRenderer:
 
 
 def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
+    """Return position, summary and detail of the first error as one clause."""
     first = select_errors(problems)[0]
     span = first.subject
     position = f"{span.filename}:{span.start.line},{span.start.column}: " if span else ""

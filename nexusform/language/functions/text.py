@@ -30,6 +30,7 @@ def split_clusters(text: str) -> list[str]:
     start = 0
     while start < len(text):
         end = start + 1
+        # A combining character always belongs to the cluster: no count is needed.
         while end < len(text) and (unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1):
             end += 1
         pieces.append(text[start:end])
@@ -38,7 +39,8 @@ def split_clusters(text: str) -> list[str]:
 
 
 def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], str]:
-    # Character by character, so that the length never changes: `ß` has no single capital.
+    """Build a mapping of texts, by character: the length never changes, as `ß` has no single capital."""
+
     def change_text(text: str) -> str:
         if text.isascii():
             return change(text)
@@ -48,6 +50,7 @@ def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], st
 
 
 def _change_case_unless_length_changes(before: str, after: str) -> str:
+    """Return the changed character if it is a single one, else the character itself; for the dotted capital I an i."""
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before
@@ -94,6 +97,7 @@ def _split_text(separator: Value, text: Value) -> Value:
 
 
 def _join_texts(separator: Value, *lists: Value) -> Value:
+    """Join the strings of all lists; unknown if one of them is. Raises FunctionProblem for a null string."""
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []
@@ -109,13 +113,14 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
 
 
 def _has_prefix(text: Value, prefix: Value) -> Value:
+    """Check for a prefix; of an unknown text a part of it may be known."""
     if text.raw is not UNKNOWN:
         return build_boolean(text.raw.startswith(prefix.raw))
     # The prefix of an unknown text may be known.
     known_prefix = get_refinement(text).prefix
     if known_prefix.startswith(prefix.raw):
         return TRUE
-    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE
+    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE  # FALSE: they differ already
 
 
 def _build_text_function(

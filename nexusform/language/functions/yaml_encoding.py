@@ -46,15 +46,16 @@ _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
 def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
-        return "\n".join(_render_lines(value, 0)) + "\n"
-    first, *further_lines = _render_value(value, 2, 0)
+        return "\n".join(_render_lines(value, indent=0)) + "\n"
+    first, *further_lines = _render_value(value, indent=2, column=0)
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
-    return text + "\n...\n"
+    return text + "\n...\n"  # a plain scalar needs the mark of the document's end
 
 
 def _render_scalar(value: Value) -> str:
+    """Render null, a bool, a number or an empty collection."""
     raw = value.raw
     if raw is None:
         return "null"
@@ -70,6 +71,7 @@ def _render_quoted(text: str) -> str:
 
 
 def _escape_character(match: re.Match[str]) -> str:
+    """Return the shortest escape of a special character."""
     code = ord(match[0])
     if code in _ESCAPES:
         return _ESCAPES[code]
@@ -87,7 +89,7 @@ def _render_lines(value: Value, indent: int) -> list[str]:
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            start, *rest = _render_value(item, indent + 2, indent + 2)
+            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)
             item_lines += [f"- {start}", *_add_indentation(rest)]
         return item_lines
     lines: list[str] = []
@@ -100,15 +102,15 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     """Render the lines of one entry of a mapping at column `indent`, without this indentation."""
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         # An explicit key: `? KEY` and `: VALUE`.
-        key_start, *key_rest = _render_value(Value(STRING, key), indent + 2, indent + 2)
-        item_start, *item_rest = _render_value(item, indent + 2, indent + 2)
+        key_start, *key_rest = _render_value(Value(STRING, key), indent=indent + 2, column=indent + 2)
+        item_start, *item_rest = _render_value(item, indent=indent + 2, column=indent + 2)
         return [f"? {key_start}", *_add_indentation(key_rest), f": {item_start}", *_add_indentation(item_rest)]
     name = f"{_render_quoted(key)}:"
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
         return [name, *_render_lines(item, indent)]  # a sequence starts at the column of its key
-    start, *rest = _render_value(item, indent + 2, indent + len(name) + 1)
+    start, *rest = _render_value(item, indent=indent + 2, column=indent + len(name) + 1)
     return [f"{name} {start}", *_add_indentation(rest)]
 
 
@@ -129,6 +131,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
     if isinstance(raw, str):
         if column + len(raw) < _WIDTH:
             return [_render_quoted(raw)]
+        # A long text continues on the next line in place of a single space.
         lines: list[str] = []
         pieces = ['"']
         column += 1
@@ -138,7 +141,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
             is_after_space = character == " "
             if is_line_break:
                 lines.append("".join(pieces))
-                pieces = ["\\"] if raw[position + 1] == " " else []
+                pieces = ["\\"] if raw[position + 1] == " " else []  # a backslash keeps spaces at the start of a line
                 column = indent + len(pieces)
             else:
                 piece = _render_quoted(character)[1:-1]
@@ -174,16 +177,14 @@ def parse_yaml(text: str) -> Value:
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        # List all events of a document; stop at excessive nesting, where reading takes too long.
-        events = yaml.parse(text, Loader=loader)
         depth = 0
-        result: list[Event] = []
-        for event in events:
-            result.append(event)
+        events: list[Event] = []
+        for event in yaml.parse(text, Loader=loader):
+            events.append(event)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
+            if depth > MAX_DEPTH:  # at once: reading deeper takes too long
                 raise FunctionProblem(_TOO_DEEP, 0)
-        reader = _YamlReader(result)
+        reader = _YamlReader(events)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         message = getattr(problem, "problem", None) or str(problem)
@@ -226,7 +227,7 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", 0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts."""
+        """Parse the value at the next event, with its parts. An alias counts as all nodes of its anchor."""
         import yaml
 
         if depth > MAX_DEPTH:
@@ -258,6 +259,7 @@ class _YamlReader:
         return value
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
+        """Parse the entries of a mapping after its start; the entry `<<` merges other mappings."""
         import yaml
 
         _require_matching_yaml_tag(event.tag, "map")
@@ -277,14 +279,14 @@ class _YamlReader:
         return build_object(items)
 
     def _parse_key(self, depth: int) -> Value:
-        # Aliases cannot refer to an anchor of a key, and a key cannot be an alias.
+        """Parse the key of a mapping's entry. Raises FunctionProblem for an alias."""
         import yaml
 
         anchors = dict(self.anchors)
         if isinstance(self.events[self.index], yaml.AliasEvent):
             raise FixedProblem("an alias cannot be a mapping key", 0)
         key = self._parse_node(depth)
-        self.anchors = anchors
+        self.anchors = anchors  # aliases cannot refer to an anchor of a key
         return key
 
 
@@ -329,7 +331,7 @@ def _parse_scalar(event: Any) -> Value:
     # As in other implementations: for a quoted text, or one with a special form, the tag is secondary.
     is_special = not text or text[0] in _HINTS
     if is_special and is_quoted:
-        return Value(STRING, text)
+        return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
         return resolved

@@ -62,7 +62,7 @@ def count_clusters(text: str) -> int:
         return len(text) - text.count("\r\n")
     clusters = 1
     regional_count = 1 if ord(text[0]) in _REGIONAL else 0  # regional letters in a row; two are one flag
-    is_emoji = _is_pictographic(text[0])
+    is_emoji = _is_pictographic(text[0])  # whether the current cluster is an emoji, so that a joiner may extend it
     for before, char in pairwise(text):
         is_regional = ord(char) in _REGIONAL
         is_same_cluster = (
@@ -99,8 +99,8 @@ class CharacterPositions:
         self._lines = lines
         self._line_bytes = None if self._ascii else self._compute_byte_offsets()
         self._known: dict[int, Position] = {}
-        # Nearly all spans lie on one line of an ASCII file, near the span asked for before: the
-        # number of that line, and the offsets where it and the next one begin.
+        # Nearly all spans lie on one line of an ASCII file, near the span asked for before: keep the number of that
+        # line, and the offsets at the start of it and of the next one.
         self._simple = self._ascii and start is None
         self._line, self._low, self._high = 1, 0, 0
 
@@ -125,7 +125,7 @@ class CharacterPositions:
                 piece = self._text[begin:offset]
                 byte = self._line_bytes[line] + len(piece.encode("utf-8", "surrogatepass"))
                 visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
-                column = count_clusters(visible) if visible else 0
+                column = count_clusters(visible) if visible else 0  # at least one character is required
             first_column = start.column if line == 0 else 1
             position = self._known[offset] = Position(start.line + line, first_column + column, start.byte + byte)
         return position
@@ -138,7 +138,7 @@ class CharacterPositions:
                 self._low = self._lines[line - 1]
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
-                line, before = self._line, self._low - 1
+                line, before = self._line, self._low - 1  # columns start at 1
                 start = Position(line, begin - before, begin)
                 return Span(self._filename, start, Position(line, end - before, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
@@ -272,14 +272,13 @@ class _Scanner:
         self.invalid_count = 0
 
     def run(self) -> Tokens:
-        """Scan to the end. Groups are those of `_QUOTED`."""
+        """Scan to the end: code, or by the innermost open template its next piece. Groups are those of `_QUOTED`."""
         size = len(self.text)
         while self.offset < size:
             mode = self.stack[-1] if self.stack else None
             if not isinstance(mode, _OpenTemplate):
                 self._scan_code(mode)
             elif mode.ending == CLOSE_QUOTE:
-                # Scan the next piece of a quoted template.
                 match = _QUOTED.match(self.text, self.offset)
                 assert match is not None
                 group, begin, end = match.lastindex, self.offset, match.end()
@@ -314,11 +313,11 @@ class _Scanner:
             assert match is not None, "the pattern matches any text"
             group = match.lastindex
             if group is None:
-                offset = size
+                offset = size  # only blanks are left
                 break
             begin, offset = match.span(group)
             if group == 4 or group == 11:  # noqa: PLR1714 - a set would be built for every token
-                kinds.append(text[begin:offset])
+                kinds.append(text[begin:offset])  # punctuation is its own kind
             elif group < 4 or group == 6:
                 if has_non_ascii and group == 1:
                     offset = _find_name_end(text, offset)
@@ -326,7 +325,7 @@ class _Scanner:
             else:
                 self.offset = offset
                 if self._scan_rare_token(group, begin, offset, mode):
-                    return
+                    return  # a template begins or ends
                 offset = self.offset
                 continue
             starts.append(begin)
@@ -340,7 +339,6 @@ class _Scanner:
         if group in {7, 8}:
             self._scan_comment(begin, end)
         elif group in {9, 10}:
-            # Open a quoted text or a heredoc.
             if group == 10:
                 self.tokens.add(OPEN_QUOTE, begin, end)
                 self.stack.append(_OpenTemplate(CLOSE_QUOTE))
@@ -352,7 +350,7 @@ class _Scanner:
             return True
         else:
             char = self.text[begin:end]
-            if char == "/*":
+            if char == "/*":  # without an end: the comment is the rest of the text
                 self.offset = len(self.text)
                 self.tokens.add(INVALID, begin, self.offset)
             elif char.isidentifier():
@@ -368,7 +366,7 @@ class _Scanner:
     def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
         """Scan a brace. Return whether it ends the enclosing sequence."""
         word = self.text[begin:end]
-        if word == "~":
+        if word == "~":  # not before a brace: a token that no syntax allows
             self.tokens.add(word, begin, end)
             return False
         if mode is not None:
@@ -384,16 +382,12 @@ class _Scanner:
         return False
 
     def _scan_comment(self, begin: int, end: int) -> None:
-        """Scan a comment, or its line end if comments are omitted."""
+        """Scan a comment, and the line end after it; without comments, the line end alone, from the comment's start."""
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
-        if not self.with_comments:
-            if ends_line:
-                self.tokens.add(NEWLINE, begin, end)
-            return
-        stop = end
-        if ends_line:
-            stop = end - (2 if self.text[end - 2] == "\r" else 1)
-        self.tokens.add(COMMENT, begin, stop)
+        stop = begin
+        if self.with_comments:
+            stop = end - (0 if not ends_line else 2 if self.text[end - 2] == "\r" else 1)
+            self.tokens.add(COMMENT, begin, stop)
         if ends_line:
             self.tokens.add(NEWLINE, stop, end)
 
@@ -404,7 +398,7 @@ class _Scanner:
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece of a heredoc or of a bare template: at most one line."""
         text, begin = self.text, self.offset
-        if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):
+        if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):  # only a heredoc has a marker
             return
         match = _PLAIN.match(text, begin)
         assert match is not None
@@ -417,8 +411,8 @@ class _Scanner:
             self._enter_template_sequence(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
 
     def _scan_heredoc_end(self, marker: str) -> bool:
-        """Check for the heredoc's end marker on the current line, and scan it."""
-        newline = self.text.find("\n", self.offset)
+        """Scan the heredoc's end marker if it is all of the current line. Return whether it is."""
+        newline = self.text.find("\n", self.offset)  # the line of the marker must have an end
         if newline < 0 or self.text[self.offset : newline].strip(_SPACE) != marker:
             return False
         stop = newline - 1 if self.text[newline - 1] == "\r" else newline

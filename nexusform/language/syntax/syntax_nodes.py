@@ -353,7 +353,7 @@ def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
 
 
 def _get_literal_key(key: ObjectKey) -> str | None:
-    """Return the key if it needs no evaluation."""
+    """Return the key; None if it must be evaluated."""
     if isinstance(key.expression, StringLiteral):
         return key.expression.value
     return key.expression.root.name if key.bare and isinstance(key.expression, Traversal) else None
@@ -404,6 +404,7 @@ class JsonBody(Node, frozen=True):
 
 
 def _list_json_paths(value: JsonValue, prefix: Path) -> Iterator[Path]:
+    """List the names in a JSON value; items of an array have the path of the array."""
     if isinstance(value, JsonArray):
         for item in value.items:
             yield from _list_json_paths(item, prefix)

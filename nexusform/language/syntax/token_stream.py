@@ -117,10 +117,9 @@ class TokenStream(Struct):
     ) -> None:
         """Add a diagnostic and continue; a second one at the same span is omitted."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
-            return
-        self.diagnostics.append(
-            build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
-        )
+            return  # one message is enough
+        error = build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
+        self.diagnostics.append(error)
 
     def report_error(
         self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
@@ -134,7 +133,7 @@ class TokenStream(Struct):
             self.peek()
             index = self.index
         if self._is_preceded_by_not_operator(index):
-            index -= 1
+            index -= 1  # report the word `not`
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
         # For a misplaced string, its opening quotation mark is the subject.
@@ -191,11 +190,11 @@ class TokenStream(Struct):
             return self._describe_foreign_operator(index)
         if self._is_malformed_heredoc(index):
             return "invalid-expression", self._describe_bad_heredoc(index)
-        # Describe a foreign operator sign; the token is its second half.
+        # The token may be the second half of a foreign operator sign.
         tokens = self.tokens
         previous = tokens.kinds[index - 1] if index else ""
         sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))
-        if not sign or tokens.ends[index - 1] != tokens.starts[index]:
+        if not sign or tokens.ends[index - 1] != tokens.starts[index]:  # with a blank between them it is no sign
             return None
         return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
@@ -211,14 +210,16 @@ class TokenStream(Struct):
         return "invalid-character", "This character is not used within the language."
 
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
+        """Return the error id and detail for a word intended as an operator; None for any other word."""
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
         if word == "not" and self._is_preceded_by_not_operator(index + 1):
             return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
         if following in {"=", ":"}:
-            return None
+            return None  # a name
         if word in _FOREIGN_WORDS:
             return ("unsupported-operator", f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?')
+        # `in` right after `for` or a comma is part of a malformed `for`.
         if word == "in" and self.tokens.kinds[index - 1] != "," and self._get_identifier_text(index - 1) != "for":
             return "unsupported-operator", 'There is no operator "in". Use contains(list, value).'
         if word == "if" and self._has_word_on_line("else", index):
@@ -245,7 +246,7 @@ class TokenStream(Struct):
         return f'The marker of a heredoc has no blanks and no quotes, and ends its line: write "<<{dash}{marker}".'
 
     def enter_level(self) -> None:
-        """Enter one more level; exceeding the maximum is a syntax error. The caller restores `depth`."""
+        """Enter one more level; exceeding the maximum is a syntax error. At its end the caller decrements `depth`."""
         self.depth += 1
         self.reach = max(self.reach, self.depth)
         self._check_nesting_depth()
@@ -256,6 +257,7 @@ class TokenStream(Struct):
         self._check_nesting_depth()
 
     def _check_nesting_depth(self) -> None:
+        """Raise MalformedSyntaxError, with a diagnostic, beyond the maximum depth."""
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",
@@ -286,15 +288,15 @@ def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
         simple = _SIMPLE.get(escape)
         if simple is not None:
             return simple
-        problem, meaning = _decode_escape(escape)
+        problem, decoded = _decode_escape(escape)
         if problem:
             report_escape(problem, *match.span())
-        return meaning
+        return decoded
 
     return normalize_text(_ESCAPE.sub(replace, text))
 
 
-# By selector.
+# Errors by selector, the character after the backslash.
 _ESCAPE_RULES = {
     "u": "The \\u escape sequence must be followed by four hexadecimal digits.",
     "U": "The \\U escape sequence must be followed by eight hexadecimal digits.",
@@ -308,7 +310,7 @@ def _decode_escape(escape: str) -> tuple[str, str]:
     The text is "" with an error, except for an unknown selector (the character after the backslash): it is the text.
     """
     selector = escape[1:2]
-    if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):
+    if len(escape) in {6, 10} and (selector == "U") == (len(escape) == 10):  # all 4 digits of \u, all 8 of \U
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:  # beyond Unicode, or half of a surrogate pair
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""

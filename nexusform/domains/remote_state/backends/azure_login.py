@@ -28,7 +28,7 @@ _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
 
 def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
-    """Return the `credential` for azure-storage-blob. Raises BackendProblem."""
+    """Return the credential: a key, else a SAS token, else an identity. Raises BackendProblem."""
     key = _get_setting(settings, "access_key", "ARM_ACCESS_KEY")
     if key:
         from azure.core.credentials import AzureNamedKeyCredential
@@ -85,7 +85,7 @@ def _require_ids(client: str, tenant: str, setting_name: str) -> None:
 
 
 def _read_oidc_token(settings: Mapping[str, Any]) -> str:
-    """Return the token of this job: configured, in a file, or from the CI's own endpoint."""
+    """Return the token of this job: configured, in a file, or from the CI's own endpoint. Raises BackendProblem."""
     token = _get_setting(settings, "oidc_token", "ARM_OIDC_TOKEN")
     path = _get_setting(settings, "oidc_token_file_path", "ARM_OIDC_TOKEN_FILE_PATH")
     if token:
@@ -119,7 +119,7 @@ def _request_token(url: str, bearer: str) -> str:
     try:
         token = parse_json(answer.content)["value"]
     except (ValueError, LookupError, TypeError):
-        token = None
+        token = None  # reported below
     if not token or not isinstance(token, str):
         raise BackendProblem(f"{message}: the answer has no token.")
     return token
@@ -130,6 +130,7 @@ def _get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:
 
 
 def _get_boolean_setting(settings: Mapping[str, Any], name: str, variable: str) -> bool:
+    """Return a setting, by default from a variable of the environment ("1" or "true")."""
     value = settings.get(name)
     if value is None:
         return read_variable(variable).lower() in ("1", "true")

@@ -98,7 +98,7 @@ class AzureBackend(LineJournalBackend):
         self.write(document)
         self.check_lease()
         if keep:
-            return
+            return  # the journal continues with these records
         with self._convert_errors("empty the journal"):
             self._journal.delete()
 
@@ -135,7 +135,7 @@ class AzureBackend(LineJournalBackend):
         self._lease_state = _HeldBlobLease(client.id, LockLease(seconds, renew))
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
-            return []
+            return []  # no warning
         return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its lease had expired."]
 
     def unlock(self, lock_id: str) -> None:
@@ -151,7 +151,7 @@ class AzureBackend(LineJournalBackend):
             if properties.size == 0:
                 self._blob.delete_blob("include", lease=lease_state.lease_id)  # only the lock needed it
                 return
-            self._write_lock_holder(None, lease_state.lease_id)
+            self._write_lock_holder(info=None, lease_id=lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
 
     def read_lock(self) -> LockInfo | None:
@@ -166,7 +166,7 @@ class AzureBackend(LineJournalBackend):
                     raise
                 return None
         if properties.lease.state != "leased":
-            return None
+            return None  # expired or broken
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
@@ -174,7 +174,7 @@ class AzureBackend(LineJournalBackend):
         locks.check_breakable(lock_id, self.read_lock())
         with self._convert_errors("break the lock"):
             self._create_lease_client().break_lease(lease_break_period=0)
-            self._write_lock_holder(None)
+            self._write_lock_holder(info=None)
             self._journal.write_seal(f"broken {lock_id}")
 
     def list_workspaces(self) -> list[str]:
@@ -237,7 +237,7 @@ class AzureBackend(LineJournalBackend):
         try:
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
         except ResourceNotFoundError:
-            with suppress(ResourceExistsError):  # another process was faster; the lease decides
+            with suppress(ResourceExistsError):  # another process has created it; the lease decides
                 self._blob.upload_blob(b"", overwrite=False)
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
 
@@ -265,6 +265,7 @@ class AzureBackend(LineJournalBackend):
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
+        """Convert errors of Azure to BackendProblem; `operation` is a verb phrase: `read the lock`."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -337,6 +338,7 @@ class _BlobJournal:
         return self._container.get_blob_client(name)
 
     def _write_lines(self, lines: list[bytes]) -> None:
+        """Append lines in blocks; a holder without its lease must not continue."""
         self._check_lease()
         data = b"\n".join([*lines, b""])
         for start in range(0, len(data), _MAX_BLOCK_BYTES):
@@ -356,13 +358,13 @@ class _BlobJournal:
             if _get_error_code(refusal) != "AppendPositionConditionNotMet":
                 raise
             download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
-            if bytes(download.readall()) != data:
+            if bytes(download.readall()) != data:  # else it is our own earlier attempt
                 raise
         self._position += len(data)
         self._blocks += 1
 
     def _open_journal_blob(self, *, creates_next: bool = False) -> None:
-        """Open the last blob at its end, or create the next one."""
+        """Open the last blob at its end; create the next one with `creates_next`, or if there is none."""
         from azure.core import MatchConditions
 
         names = self._list_names()
@@ -373,7 +375,7 @@ class _BlobJournal:
             self._position = properties.size
             self._blocks = properties.append_blob_committed_block_count or 0
             return
-        last = int(names[-1].removeprefix(self._prefix)) if names else self._number
+        last = int(names[-1].removeprefix(self._prefix)) if names else self._number  # numbers are used once
         self._number = last + 1
         self._blob = self._get_blob(f"{self._prefix}{self._number:08}")
         self._blob.create_append_blob(match_condition=MatchConditions.IfMissing)
@@ -396,13 +398,13 @@ def _parse_lock_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
     text = get_text(metadata, _LOCK)
     try:
         if not text:
-            return None
+            return None  # no holder
         try:
             return locks.parse_lock(base64.b64decode(text))
         except ValueError:
             return locks.parse_lock(text.encode())
     except ValueError:
-        return None
+        return None  # unreadable
 
 
 def _get_error_code(problem: Any) -> str:

@@ -102,7 +102,7 @@ class HttpBackend:
             self._add_to_workspace_index()
             return
         address = self._workspace_service.address
-        if self._lock_id:
+        if self._lock_id:  # as Terraform sends it
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
@@ -151,7 +151,7 @@ class HttpBackend:
         """Acquire the lock or raise StateLocked; without a lock address nothing is locked."""
         address = self._workspace_service.lock_address
         if not address:
-            return []
+            return []  # the server has no locks
         method, body = self._workspace_service.lock_method, locks.format_lock(info)
         answer = self._send_request(method, address, "lock the state", body, accepted=_LOCKED_STATUSES)
         if answer.status in _LOCKED_STATUSES:
@@ -163,20 +163,20 @@ class HttpBackend:
         return []
 
     def unlock(self, lock_id: str) -> None:
-        """Release the lock. Raises BackendProblem if the server rejects it."""
+        """Release the lock. Raises BackendProblem if it is not held under this id, or the server rejects it."""
         self._lock_id = ""
         if not self._workspace_service.lock_address:
-            return
+            return  # the server has no locks
         holder = self.read_lock()
         if holder is None or holder.id != lock_id:
             raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
         self._send_unlock(holder)
 
     def read_lock(self) -> LockInfo | None:
-        """Return the lock holder. The protocol has no query: the lock is acquired as a test."""
+        """Return the lock holder, None without one. The protocol has no query: acquire the lock as a test."""
         address = self._workspace_service.lock_address
         if not address:
-            return None
+            return None  # the server has no locks
         probe = LockInfo(
             id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0
         )
@@ -213,15 +213,14 @@ class HttpBackend:
 
     def remove(self) -> None:
         """Delete state and journal."""
-        self._send_request(
-            "DELETE", self._workspace_service.address, "delete the workspace", accepted=_MISSING_STATUSES
-        )
+        address = self._workspace_service.address
+        self._send_request("DELETE", address, "delete the workspace", accepted=_MISSING_STATUSES)
         self._journal.remove()
 
     def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_monotonic_clock() - self._checked_at < seconds:
-            return
+            return  # not locked, or checked recently
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             raise BackendProblem(
@@ -236,11 +235,11 @@ class HttpBackend:
     def _read_workspace_index(self) -> list[str]:
         """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
         if _WORKSPACE_MARK not in self._service.address:
-            return []
+            return []  # only the default workspace exists
         index = self._service.expand_workspace(_INDEX)
         content = self._read_document(index.address, "list the workspaces")
         if content is None:
-            return []
+            return []  # no workspace was created yet
         try:
             names = json.loads(content)["workspaces"]
         except (ValueError, KeyError, TypeError):
@@ -253,6 +252,7 @@ class HttpBackend:
         return None if answer.status in _MISSING_STATUSES or answer.is_empty else answer.content
 
     def _add_to_workspace_index(self) -> None:
+        """Add this workspace to the list of workspaces; the default one is never in it."""
         if self._workspace == DEFAULT_WORKSPACE:
             return
         names = self._read_workspace_index()
@@ -274,14 +274,14 @@ class HttpBackend:
         headers: Mapping[str, str] | None = None,
         accepted: frozenset[int] = frozenset(),
     ) -> WebResponse:
-        """Return a complete response. Raises BackendProblem for a status neither 2xx nor accepted."""
+        """Return a complete response, with retries. Raises BackendProblem for a status neither 2xx nor accepted."""
         service = self._workspace_service
         login = {}
         if service.username:
             secret = f"{service.username}:{service.password}".encode()
             login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
         all_headers = {**dict(service.headers), **(headers or {}), **login}
-        request = WebRequest(method, address, body, all_headers, service.verify, service.max_bytes)
+        request = WebRequest(method, address, body, all_headers, verify=service.verify, max_bytes=service.max_bytes)
         pause = service.pause
         for remaining_attempts in reversed(range(service.attempts)):
             hint = ""

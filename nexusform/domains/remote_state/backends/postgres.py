@@ -101,9 +101,8 @@ class PostgresBackend:
             "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
         )
         with self._open_session("read the journal") as connection:
-            lines = _fetch_limited(
-                connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace)
-            )
+            sql = self._database.format_sql(query)
+            lines = _fetch_limited(connection, sql, (self._database.max_bytes, self._workspace))
         return journal_lines.split_journal([lines or b""])
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
@@ -140,7 +139,7 @@ class PostgresBackend:
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
-            return []
+            return []  # no warning
         return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its session had ended."]
 
     def unlock(self, lock_id: str) -> None:
@@ -154,15 +153,14 @@ class PostgresBackend:
                 raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
             with self._translate_errors("unlock the state"), lock_state.guard:
                 statement = "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
-                lock_state.connection.execute(
-                    self._database.format_sql(statement), (self._workspace, lock_state.fencing)
-                )
+                sql = self._database.format_sql(statement)
+                lock_state.connection.execute(sql, (self._workspace, lock_state.fencing))
         finally:
             if lock_state is not None:
                 lock_state.connection.close()
 
     def read_lock(self) -> LockInfo | None:
-        """Return the current holder of the lock: the last one, if its session still has it."""
+        """Return the current holder of the lock: the last one, if its session still has it; None otherwise."""
         query = (
             "SELECT {holder} FROM {schema}.workspaces w "
             "WHERE name = %s AND EXISTS (SELECT FROM pg_locks "
@@ -224,7 +222,7 @@ class PostgresBackend:
             "WHERE name = %s AND v.id = %s"
         )
         with self._open_session("read the history") as connection:
-            number = int(version) if version.isdigit() else -1
+            number = int(version) if version.isdigit() else -1  # no row has it
             parameters = (self._database.max_bytes, self._workspace, number)
             content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:
@@ -257,7 +255,7 @@ class PostgresBackend:
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
-        """Yield the holder's session, else one for this call."""
+        """Yield the session of the lock held here, one user at a time; without a lock one for this call."""
         lock_state = self._lock_state
         with self._translate_errors(operation):
             if lock_state is not None:
@@ -283,7 +281,7 @@ class PostgresBackend:
         return _fetch_limited(connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace))
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
-        """Replace the document, keeping the current one as a version."""
+        """Replace a different document, keeping it as a version; the oldest versions above the maximum are deleted."""
         current = self._read_document(connection)
         if current == document:
             return
@@ -300,6 +298,7 @@ class PostgresBackend:
         connection.execute(sql(statement), (document, row))
 
     def _get_or_create_row_id(self, connection: Connection[Any]) -> int:
+        """Return the id of the workspace's row."""
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
         connection.execute(self._database.format_sql(make), (self._workspace,))
@@ -403,15 +402,15 @@ def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
     if parts.get("service") or read_variable("PGSERVICE"):
         return {}  # its file may set host and encryption; `connect` checks the result
     if all(map(_is_this_machine, hosts)):
-        return {}
+        return {}  # local connections need no TLS
     mode = parts.get("sslmode") or read_variable("PGSSLMODE")
     if mode in ("disable", "allow", "prefer"):
         raise BackendProblem(f"sslmode is {mode}: {_PLAIN}")
-    return {} if mode else {"sslmode": "require"}
+    return {} if mode else {"sslmode": "require"}  # a stricter mode is kept
 
 
 def _is_this_machine(host: str) -> bool:
-    return host[:1] in ("", "/", "@") or is_loopback(host)
+    return host[:1] in ("", "/", "@") or is_loopback(host)  # no host, or a Unix socket
 
 
 def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:

@@ -103,14 +103,14 @@ class S3Backend(LineJournalBackend):
             current = self._read_lock()
             if current is not None and current.age < current.seconds:
                 raise StateLocked(current.holder)
-            etag = current.etag if current is not None else ""
+            etag = current.etag if current is not None else ""  # the version to replace; "": none may exist
             try:
-                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, 0), etag)
-            except _WriteConflict:
+                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, renewals=0), etag)
+            except _WriteConflict:  # another process was faster
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
             self._journal.reset()
-            if current is not None:
+            if current is not None:  # it may only be suspended
                 self._block_former_holder(info.id)
 
         def renew() -> None:
@@ -125,7 +125,7 @@ class S3Backend(LineJournalBackend):
         lease.begin(sent_at)
         self._lease = lease
         if current is None:
-            return []
+            return []  # no warning
         previous_holder = locks.describe_lock_holder(current.holder)
         return [f"The lock of {previous_holder} was replaced: it was not renewed for {current.age:.0f} s."]
 
@@ -164,13 +164,9 @@ class S3Backend(LineJournalBackend):
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
+        max_bytes = self._objects.max_bytes
         return S3Backend(
-            self._client,
-            self._bucket,
-            self._base_key,
-            prefix=self._prefix,
-            workspace=name,
-            max_bytes=self._objects.max_bytes,
+            self._client, self._bucket, self._base_key, prefix=self._prefix, workspace=name, max_bytes=max_bytes
         )
 
     def delete_workspace(self, name: str) -> None:
@@ -217,7 +213,7 @@ class S3Backend(LineJournalBackend):
         """Ensure that no write in progress of a former holder is accepted."""
         self._journal.write_seal(lock_id)
         content, etag = self._objects.get_content(self._key)
-        # One more line end: the same document under another ETag (see `_document`).
+        # One more line end: the same document under another ETag (see `_strip_added_line_ends`).
         self._objects.put(self._key, (content or b"") + b"\n", etag)
 
     def check_lease(self) -> None:
@@ -337,6 +333,7 @@ class _BucketObjects:
         """Return the versions of one object, newest first."""
         pages = self._client.get_paginator("list_object_versions").paginate(Bucket=self._bucket, Prefix=key)
         entries = _collect_entries(pages, "Versions")
+        # The prefix also matches longer keys; "null" is the version of a bucket without versioning.
         return [entry for entry in entries if entry["Key"] == key and entry["VersionId"] != "null"]
 
 
@@ -351,7 +348,7 @@ def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
 
 
 def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
-    # A page without entries has no list.
+    """Collect the entries of all pages (an empty page has no list). Raises _IncompleteResponse."""
     entries: list[Mapping[str, Any]] = []
     for page in pages:
         if "Name" not in page:  # of the bucket; without it this is no list at all
@@ -391,13 +388,12 @@ class _BucketJournal:
         self._last_written = None
 
     def write_seal(self, lock_id: str) -> None:
-        """Write the next number of a former holder, so that it cannot append."""
+        """Write a seal under the next free number: a former holder expects the same free number, and fails."""
         self._last_written = self._find_last_number()
         while True:
             try:
-                self._objects.put(
-                    self._format_key(self._last_written + 1), journal_lines.build_seal_record(lock_id) + b"\n", ""
-                )
+                seal = journal_lines.build_seal_record(lock_id) + b"\n"
+                self._objects.put(self._format_key(self._last_written + 1), seal, "")
             except _WriteConflict:
                 self._last_written += 1  # it was still writing
             else:
@@ -408,13 +404,14 @@ class _BucketJournal:
         """Delete objects older than this except the last; their numbers can no longer be written."""
         entries = self._objects.list_entries(self._prefix)
         if not entries:
-            return
-        newest = max(entry["LastModified"] for entry in entries)
+            return  # an empty journal
+        newest = max(entry["LastModified"] for entry in entries)  # ages by the server's clock alone
         for entry in entries[:-1]:
             if (newest - entry["LastModified"]).total_seconds() > seconds:
                 self._objects.delete(str(entry["Key"]))
 
     def _write_lines(self, lines: list[bytes]) -> None:
+        """Write lines as the object with the next number. Raises _WriteConflict."""
         self._check_lease()
         if self._last_written is None:
             self._last_written = self._find_last_number()
@@ -431,7 +428,7 @@ class _BucketJournal:
 
 
 def _strip_added_line_ends(content: bytes | None) -> bytes | None:
-    """Return the document without the line ends added on a lock takeover; None if it is empty."""
+    """Return the document with at most one line end (a lock takeover adds one); None if it is absent or empty."""
     if content is None:
         return None
     stripped = content.rstrip(b"\n")
