@@ -68,7 +68,7 @@ def build_preview(plan: Plan) -> PlacementPreview:
         hints.setdefault(key, []).append(_format_vms_per_rack(table))
         texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
     for row in plan.placements:
-        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):  # not in a table
             hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
     return PlacementPreview(
         {key: _join_first_texts(parts, "; ") for key, parts in hints.items()},

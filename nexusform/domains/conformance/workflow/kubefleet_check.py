@@ -167,7 +167,7 @@ class FleetCheck:
         """Compare the clusters of a placement. Raises ProgramProblem."""
         name = placement.spec.configuration.name
         manifest = self._manifests.get(name)
-        if manifest is None:
+        if manifest is None:  # not part of the exported manifests
             return
         if time.monotonic() > self._last_heartbeat + _HEARTBEAT_SECONDS:
             self._send_heartbeats()

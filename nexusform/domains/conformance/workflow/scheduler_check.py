@@ -112,14 +112,14 @@ class KubeSchedulerCheck:
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
         """Check the decisions of one prediction. Raises ProgramProblem, CheckTimeExceeded."""
         self._prediction += 1
-        if inputs.cluster.nominated_pods:
+        if inputs.cluster.nominated_pods:  # their nominations are not re-created
             return
         self._replace_cluster(inputs.cluster)
 
         def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
-                return
+                return  # no decision, or one with evictions or volumes: beyond the check
             try:
                 check_pod_support(scheduler.group.spec)
                 self._sync_running_pods_with_prediction(scheduler)
@@ -225,9 +225,8 @@ class KubeSchedulerCheck:
         if is_daemon and not outcome.node:
             raise UnsupportedPodError("a daemon without a node")
         self._replace_spreading_service(build_default_service(spec))
-        only_node, expected = outcome.node, {outcome.node}
-        if not is_daemon:
-            only_node, expected = "", _predict_best_nodes(scheduler)
+        only_node = outcome.node if is_daemon else ""
+        expected = {outcome.node} if is_daemon else _predict_best_nodes(scheduler)
         body = build_pod_manifest(spec, next(self._names), only_node=only_node)
         answers = [self._decide(body)]
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
@@ -243,7 +242,7 @@ class KubeSchedulerCheck:
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
             self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-            self.cases.append(self._build_case(body, answers[1:]))
+            self.cases.append(self._build_case(body, answers[1:]))  # the first may have missed an event
 
     def _decide(self, body: Body) -> str:
         """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, CheckTimeExceeded."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -206,9 +206,10 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
             raise click.exceptions.Exit(1) from None
 
 
-def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object) -> ApplyObserver:
+def _build_observer(
+    job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: Callable[[], bool]
+) -> ApplyObserver:
     """Build the observer on the screen."""
-    assert callable(is_stopping), "checked before each site"
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
     print_message = screen.print_error if arguments.as_json else screen.print_text
 
@@ -230,7 +231,7 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites; those of waves not started are skipped."""
+    """Build the plan with the results of its sites, without waves not requested. Sites not started are skipped."""
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:

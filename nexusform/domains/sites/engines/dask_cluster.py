@@ -127,9 +127,7 @@ class DaskTaskEngine:
         return self._thread_count
 
     def _compute_limit(self, task: Task, max_running: int) -> int:
-        """Compute the maximum of submitted tasks. Writing tasks never wait on the cluster: a failure must be able
-        to stop them.
-        """
+        """Compute the maximum of submitted tasks. An apply does not wait on the cluster: a failure has to stop it."""
         return min(max_running, self._count_threads() if task.kind is SiteTaskKind.APPLY else self.parallelism)
 
     def run_tasks_until_stopped(
@@ -204,7 +202,9 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check that the cluster and its workers exist while no result arrives. Raises TaskEngineError."""
+        """Check that the cluster and its workers exist while no result arrives. Submit tasks again if the worker with
+        their lock is lost. Return the time of the last progress. Raises TaskEngineError.
+        """
         for submitted in running.values():
             self._send_heartbeat(submitted.task)  # all tasks have the same session
             break

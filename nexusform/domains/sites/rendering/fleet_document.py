@@ -84,11 +84,16 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
             known_keys.add(key)
             findings.append(_build_site_finding(site, site_diagnostic))
         if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED) and not site.result.diagnostics:
-            findings.append(_build_site_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
+            rejection = SiteDiagnostic(severity="error", id="site-rejected", summary="", detail=site.result.reason)
+            findings.append(_build_site_finding(site, rejection))
         elif compute_site_impact(site.result) is PlacementImpact.LOSES and site.result.status is SiteStatus.PLANNED:
             loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost))
             loss_diagnostic = SiteDiagnostic(
-                "warning", "site-loses-workloads", "", f"{loss_text}.", level=Level.WARNING.value
+                severity="warning",
+                id="site-loses-workloads",
+                summary="",
+                detail=f"{loss_text}.",
+                level=Level.WARNING.value,
             )
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)

@@ -88,7 +88,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
-        ranked = sorted(by_loss.items(), key=lambda pair: -len(pair[1]))
+        ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
         lines = [f"{format_names(names)}: {text}" for text, names in ranked]
         yield Section(title, _limit_lines(lines, max_rows, "more such row"))
 

@@ -62,7 +62,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
         sections.append(Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows)))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
-    return Report(title, verdict, has_problems, (), tuple(sections))
+    return Report(title, verdict, is_finding=has_problems, sections=tuple(sections))
 
 
 def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
@@ -104,7 +104,7 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     runs = f"{round(findings[0].figures['runs']):,}"
     machine_count = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
-    site, least_certain = min(site_findings, key=lambda pair: _compute_share(pair[1]))
+    site, least_certain = min(site_findings, key=lambda site_and_finding: _compute_share(site_and_finding[1]))
     constant_text = (
         f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
         f"on one machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
@@ -154,7 +154,7 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
     if harmless_count or not problems:
         yield ((format_count(harmless_count, "rack"), "availability is kept"), False)
     for finding in problems:
-        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)
+        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)  # the name is `<site>/<rack>`
 
 
 # --- replay ------------------------------------------------------------------------------------

@@ -80,13 +80,13 @@ def save_fleet_plan(
 
 def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
     """Write the plan of a failed run. It cannot be applied."""
-    return save_fleet_plan(build_failed_plan(problems), Path(), path, 0)
+    return save_fleet_plan(build_failed_plan(problems), spool=Path(), path=path, max_bytes=0)  # it has no sites
 
 
 def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
     """Build the plan of a failed run."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
-    return FleetPlan((), (), "", "", errors=build_site_diagnostics(errors))
+    return FleetPlan(sites=(), waves=(), now="", definition_digest="", errors=build_site_diagnostics(errors))
 
 
 def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
@@ -127,10 +127,12 @@ def sign_fleet_plan(
     if unsafe := check_signable(is_confined=plan.is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
     try:
-        digests = _read_plan_file(path, location).digests
-        signature = plan_file.build_signature_member(_select_signed_parts(digests), signer.sign_digest)
+        digests = _read_plan_file(path, location).digests.items()
+        # A new signature covers all parts but an older signature.
+        signed_digests = {name: d for name, d in digests if name == _MANIFEST or name.startswith(_FOLDER)}
+        signature = plan_file.build_signature_member(signed_digests, signer.sign_digest)
         with open_limited_file(path, location) as file:
-            parts = (_compress_part(*part) for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
+            parts = (_compress_part(name, content) for name, content in _read_parts(file) if name in signed_digests)
             problems = write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
         return problems or write_fleet_statement(plan, path, location, signer)
     except DiagnosticsError as rejection:
@@ -236,11 +238,6 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
         detail = f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
         raise DiagnosticsError(build_error("newer-plan-format", detail))
     return manifest.plan
-
-
-def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
-    """Select the parts covered by a signature."""
-    return {name: digest for name, digest in digests.items() if name == _MANIFEST or name.startswith(_FOLDER)}
 
 
 def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:

@@ -161,10 +161,8 @@ def plan_fleet(
         remaining = engine.run_tasks_until_stopped(
             tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
         )
-        for task in remaining:
-            results[task.site] = SiteResult(
-                task.site, SiteStatus.SKIPPED, "It was interrupted before this site was planned."
-            )
+        reason = "It was interrupted before this site was planned."
+        results |= {task.site: SiteResult(task.site, SiteStatus.SKIPPED, reason) for task in remaining}
         fleet_plan = _build_plan(definition, fleet, {name: results[name] for name in names})
         fleet_plan = replace(fleet_plan, undeclared=undeclared)
         on_plan(fleet_plan)
@@ -236,7 +234,7 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
             del pending[name]
     if not pending:
         return []
-    ring = [min(pending)]
+    ring = [min(pending)]  # each pending site has a dependency among them, so following these ends in a cycle
     while (following := min(pending[ring[-1]] & pending.keys())) not in ring:
         ring.append(following)
     return ring[ring.index(following) :]

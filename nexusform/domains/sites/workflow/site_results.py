@@ -46,15 +46,15 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
         impact=compute_impact(plan),
-        disruptions=tuple(item for item in counts if item.effect in LOSS_EFFECTS),
+        disruptions=tuple(effect_count for effect_count in counts if effect_count.effect in LOSS_EFFECTS),
         availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),
         diagnostics=(*build_site_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
         state_location=describe_state_location(run, site),
         read_states=_list_read_states(run),
         serial=plan.serial,
-        machines=sum(len(item.machines) for item in plan.sites),
-        vms=sum(len(pool.unchanged) + len(pool.added) for item in plan.sites for pool in item.pools),
+        machines=sum(len(planned_site.machines) for planned_site in plan.sites),
+        vms=sum(len(pool.unchanged) + len(pool.added) for planned_site in plan.sites for pool in planned_site.pools),
     )
     return replace(result, **count_placements(plan))
 

@@ -107,7 +107,7 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     """Find state files by the template's path: site name and path."""
     backend = _open_backend(template, fleet)
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
-        return
+        return  # only local paths with the site's name can be searched
     pattern = normalize_state_location("local", backend.describe())
     head, _, tail = re.escape(pattern).partition(ANY_SITE)
     path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")

@@ -206,7 +206,7 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
 
 
 def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
-    """Return a keyword; the first allowed one if it is absent, or, with a problem, invalid."""
+    """Return the keyword of an argument. If it is absent, or invalid (reported), return the first allowed one."""
     if attribute is None:
         return allowed[0]
     word = get_bare_keyword(attribute)
@@ -246,7 +246,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the file's provider for each provider of the configuration."""
+    """Return the key of the test file's provider to use for each provider name of the configuration."""
     if attribute is None:
         return {}
     expression = attribute.expression

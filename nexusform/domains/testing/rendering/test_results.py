@@ -66,10 +66,7 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
 
 def _count_runs(files: Iterable[FileReport]) -> Counter[str]:
     """Count the runs by status."""
-    counts: Counter[str] = Counter()
-    for file in files:
-        counts.update(run.status for run in file.runs)
-    return counts
+    return Counter(run.status for file in files for run in file.runs)
 
 
 _OUTCOMES = {
@@ -130,9 +127,8 @@ def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, Source
     document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)
-    yield create_event(
-        "test_run", f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}', time, test_run=document, **labels
-    )
+    message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'
+    yield create_event("test_run", message, time, test_run=document, **labels)
     for diagnostic in run.diagnostics:
         yield create_diagnostic_event(diagnostic, sources, time) | labels
 

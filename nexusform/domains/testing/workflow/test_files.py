@@ -35,9 +35,8 @@ def find_test_files(
         except FileNotFoundError:
             continue
         except OSError as problem:
-            problems.append(
-                build_error("unreadable-test-directory", f'"{directory}" cannot be read: {problem.strerror}.')
-            )
+            detail = f'"{directory}" cannot be read: {problem.strerror}.'
+            problems.append(build_error("unreadable-test-directory", detail))
             continue
         paths += [os.path.normpath(Path(directory, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
     if not requested_files:

@@ -124,7 +124,7 @@ class RunBlockExecutor(Struct):
         problems += new_problems
         if has_errors(problems):
             raise RunBlockError(problems)
-        key = block.state_key or block.source
+        key = block.state_key or block.source  # runs with the same key share a state
         project = Project(
             context=replace(self.place, state_path=""),
             configuration=tested_configuration,
@@ -141,12 +141,12 @@ class RunBlockExecutor(Struct):
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
         if block.command == "apply":
-            self._applied_modules.pop(key, None)
+            self._applied_modules.pop(key, None)  # the latest apply comes last
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
     def _read_external_variables(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return variables of the environment, variable files and flags, with defaults."""
+        """Return the variables with a value from the environment, variable files and flags, or with a default."""
         variables, problems = read_root_variables(
             configuration,
             environment=self.place.environment,
@@ -167,20 +167,18 @@ class RunBlockExecutor(Struct):
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Return the variables of a run from its block, its file and the command line."""
         values, problems = self._read_external_variables(configuration)
-        declared_variables = configuration.root.variables
+        declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
-            variable = declared_variables.get(name)
+            variable = declared.get(name)
             if variable is not None:
                 value, new_problems = evaluate_test_variable(variable, expression, scope)
                 problems += new_problems
                 if value is not None:
                     values[name] = value
             elif name in block.variables:
-                detail = (
-                    f'The tested configuration declares no variable "{name}".{suggest_name(name, declared_variables)}'
-                )
+                detail = f'The tested configuration declares no variable "{name}".{suggest_name(name, declared)}'
                 problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
-        for name in declared_variables:
+        for name in declared:
             if name not in values and not has_errors(problems):
                 detail = (
                     f'The required variable "{name}" is not set. Set it in the run block, in the file or '
@@ -244,7 +242,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Return the outcome of a failed plan. If that was expected and no apply requested, its assertions decide."""
+        """Return the outcome of a plan with expected errors only, by its assertions. Raises RunBlockError otherwise."""
         if not has_errors(problems) and block.command == "apply":
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
@@ -253,9 +251,12 @@ class RunBlockExecutor(Struct):
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         if has_errors(problems):
             raise RunBlockError(problems, plan)
-        unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
-        errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
-        failed_outputs = frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors})
+        addresses_with_errors = {item.address for item in plan.diagnostics if item.severity is Severity.ERROR}
+        failed_outputs = frozenset(
+            name
+            for name, output in plan.planned_outputs.items()
+            if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors
+        )
         state = _build_planned_state(session, plan)
         has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
         return RunOutcome(problems, plan, None, has_failed)
@@ -373,7 +374,7 @@ def filter_expected_failures(
         if names:
             matched_names |= names
         elif problem.id == ID_OF_CONDITION["check"]:
-            unexpected_problems.append(replace(problem, severity=Severity.ERROR))
+            unexpected_problems.append(replace(problem, severity=Severity.ERROR))  # in a plan it is a warning
         else:
             unexpected_problems.append(problem)
     missing_failure_errors = []
@@ -385,6 +386,7 @@ def filter_expected_failures(
 
 
 def _format_address(traversal: Traversal) -> str:
+    """Format a reference as in plans: `output.size`, `nexus_site.a["lon1"]`."""
     parts = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):

@@ -124,7 +124,7 @@ def evaluate_test_variable(
         if variable.default is None:
             detail = f'The variable "{variable.name}" may not be set to null.'
             return None, [build_error("required-variable-not-set", detail, expression.span)]
-        value = variable.default
+        value = variable.default  # null stands for the default of a variable with nullable = false
     try:
         value = convert_value(value, variable.type)
     except ConversionProblem as problem:
@@ -134,9 +134,7 @@ def evaluate_test_variable(
 
 
 class ValueOverrides(Struct, frozen=True):
-    """Override values: for resources by pattern, for resource types by provider, for data sources, and
-    for computed values in the plan.
-    """
+    """Override values by resource pattern, provider and type, or data source, and for computed values in the plan."""
 
     resources: Overrides = ()
     mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
@@ -174,9 +172,10 @@ def collect_value_overrides(
         for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
     ]
     mock_defaults = []
+    # Names of providers in the configuration, and their keys in the test file.
     for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
         mock = file.mocks.get(key)
-        if mock is None:
+        if mock is None:  # a real provider
             continue
         defaults = {kind: evaluate_values(expression) for kind, expression in mock.resources.items()}
         mock_defaults.append((name, defaults))
@@ -301,7 +300,7 @@ class OverridingProvider:
         ]
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
-        """Return the override values of an object, None if its provider is used."""
+        """Return the override values of an object ({} for a mocked provider without defaults), None for none."""
         address = parse_address(text)
         for pattern, values in self._resources:
             if pattern.is_match(address):

@@ -91,7 +91,7 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
 def run_question(
     flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
 ) -> int:
-    """Read the input, answer the question and print the answer or diagnostics. Without `has_pods`, read no pods."""
+    """Read the input, answer the question and print the answer or diagnostics. `has_pods`: the answer is about pods."""
     inputs = open_snapshot(flags.create_context(), flags.answer.plan, has_pods=has_pods)
     return build_and_write_answer(flags, inputs, build_answer)
 
@@ -237,9 +237,8 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.name_lookup import find_kubernetes_cluster
 
-        selected = [
-            require_lookup(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)
-        ]
+        names = dict.fromkeys(arguments.cluster)
+        selected = [require_lookup(find_kubernetes_cluster(snapshot, name)) for name in names]
         return (
             _build_upgrade_path_answer(selected, arguments.to, inputs)
             if arguments.to
@@ -324,7 +323,7 @@ def failure(arguments: FailureArguments) -> int:
         raise click.UsageError("Specify exactly one of -machine, -rack, -cluster, -node and -site, or -observed.")
     if arguments.observed and (arguments.cluster or arguments.node or arguments.site):
         raise click.UsageError("-observed can be combined with -machine and -rack only.")
-    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
+    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:  # a pattern: each site has its own state
         return SITE_QUESTIONS["failure"](arguments)
     if arguments.engine or arguments.workers or arguments.allow_source:
         raise click.UsageError("-engine, -workers and -allow-source need -site=*.")

@@ -65,17 +65,17 @@ def choose_vms_to_recreate(
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
     """Group the options by unit, one per cell; shares of multi-cell VMs first."""
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
-    for choice in selections:
-        key = id(choice.cells), choice.machines
-        _, options = units.setdefault(key, (choice, []))
-        options.extend([choice.option] * choice.count)
-    for choice, options in units.values():
+    for option_use in selections:
+        key = id(option_use.cells), option_use.machines  # the options of a unit share one tuple of cells
+        _, options = units.setdefault(key, (option_use, []))
+        options.extend([option_use.option] * option_use.count)
+    for first_use, options in units.values():
         options.sort(key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning))
-        yield choice, options
+        yield first_use, options
 
 
 class _ChoiceBuilder(Struct):
-    """Builder of a choice."""
+    """Builder of a choice. `_size_of`: size number by class number."""
 
     _groups: Mapping[int, Group]
     _cells_by_capacity: dict[CellPatterns, list[CellPosition]]
@@ -111,7 +111,7 @@ class _ChoiceBuilder(Struct):
         if unit.machines != -1:
             if unit.machines < -1:
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
-            for cell, option in zip(cells, options, strict=False):
+            for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
                 self._apply_option(cell, option)
             return
         for option in options:
@@ -143,7 +143,7 @@ class _ChoiceBuilder(Struct):
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
+        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:  # a multi-cell VM counts once
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
@@ -217,11 +217,11 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
     demanded: set[str] = set()
-    missing = request.want
+    missing_vms = request.want
     for gain in gains:
-        if missing <= 0:
+        if missing_vms <= 0:
             break
-        missing -= gain.gains
+        missing_vms -= gain.gains
         demanded.add(gain.host.machine.name)
         selected |= {source.handle: source for source in gain.leaving}
     sources = tuple(source for _, source in sorted(selected.items()))
@@ -237,9 +237,9 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         # Remove the largest VMs until one VM of the demand fits.
         leaving: list[MovableVm] = []
         skus = {source.handle: context.kinds[source.vm_class].sku for source in movable_vms}
-        narrow = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
+        single_cell_vms = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
         remaining = free
-        for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        for source in sorted(single_cell_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
             if remaining.has_capacity(request.sku):
                 break
             remaining = remaining.subtract(skus[source.handle], -1)
@@ -250,7 +250,7 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
     """Compute the gain of a machine without its movable VMs, [] for no gain; a cell counts for one share at most."""
-    if host.has_unknown_cells and not host.unknown_cell_vms:
+    if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
         return []
     cells = list(host.cells)
     movable = {source.handle: source for source in host.unknown_cell_vms}

@@ -81,7 +81,7 @@ def search_orders(
         except _SearchLimitReached:
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
-            return OrderSearchResult(sequence, count - 1)
+            return OrderSearchResult(sequence, searched=count - 1)
     return OrderSearchResult(searched=maximum)
 
 
@@ -131,7 +131,7 @@ class _OrderSearch:
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
         }
-        self._is_symmetric = not request.separation_rules and not any(
+        self._is_symmetric = not request.separation_rules and not any(  # no hint or rule names a machine or VM
             pool.demand.hints or pool.demand.groups for pool in context.pools
         )
         self._searched: dict[object, int] = {}
@@ -146,13 +146,15 @@ class _OrderSearch:
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
-        missing = self._compute_missing_departures()
-        if missing == 0 and (self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want):
+        minimum_departures = self._compute_missing_departures()
+        if minimum_departures == 0 and (
+            self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want
+        ):
             return self._build_sequence(order)
-        if max(missing, 1) > remaining:  # a lower bound of 0 may still need a re-creation
+        if max(minimum_departures, 1) > remaining:  # a lower bound of 0 may still need a re-creation
             return None
         state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
-        if self._searched.get(state_key, 0) >= remaining:
+        if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
             return None
         self._searched[state_key] = remaining
         for source in self._list_vms_to_recreate():
@@ -189,8 +191,8 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, one of equal ones, if its departure leaves a chance. Its own machine is
-        one of them if another cell is chosen there.
+        """List the machines for a VM, one of equal ones; none if too few re-creations remain after its departure. Its
+        own machine is one of them if another cell is chosen there.
         """
         if not self._is_departure_useful(source, remaining):
             return
@@ -200,7 +202,7 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if enough re-creations remain once this VM has left its machine (its own is one of them)."""
+        """Return True if, without this VM's own one, the remaining re-creations suffice for the further departures."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
@@ -210,7 +212,7 @@ class _OrderSearch:
         return missing < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the feasible machines of a removed VM."""
+        """Find the feasible machines of a VM removed from `old`, one of equal ones."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -219,7 +221,7 @@ class _OrderSearch:
             if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
                 continue
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
-                continue
+                continue  # it would return to its old cells
             unique.setdefault(self._build_machine_key(name), name)
         return list(unique.values())
 
@@ -236,13 +238,13 @@ class _OrderSearch:
         """List groups of VMs to re-create together: pairs, rings of three, and one VM for two."""
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
-            if is_blocked and first.vm_class != second.vm_class:
+            if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:
             yield from self._list_three_vm_exchanges(sources)
 
     def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List rings of three VMs, and exchanges of one VM for two on another machine."""
+        """List rings of three VMs, and exchanges of one VM for two on another machine if both have to leave for it."""
         successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
         for first in sources:
             for second in successors[first.handle]:
@@ -264,7 +266,7 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply the group, search below, and undo it."""
+        """Apply the group, search below, and undo it. Return None if the group is not allowed or leads to no order."""
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
@@ -272,7 +274,7 @@ class _OrderSearch:
         old = list(map(self._remove_vm, sources))
         sequence = None
         added = 0
-        if self._compute_missing_departures() <= remaining - len(group):
+        if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
             for relocation, location in zip(group, old, strict=True):
                 if relocation.machine not in self._find_feasible_machines(relocation.source, location):
                     break
@@ -280,7 +282,7 @@ class _OrderSearch:
                 added += 1
             else:
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
-        for source in sources[:added]:
+        for source in sources[:added]:  # undo, also after a `break` at a VM without room
             self._remove_vm(source)
         for source, location in zip(sources, old, strict=True):
             self._restore_vm(source, location)
@@ -334,7 +336,7 @@ class _OrderSearch:
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)
         state.disk -= count * sku.disk_gib
-        state.costs = state.key = None
+        state.costs = state.key = None  # computed again when needed
         self._rack_counts[source.pool, location.rack] += count
         return state
 
@@ -356,8 +358,8 @@ class _OrderSearch:
     # --- pruning -------------------------------------------------------------------------------
 
     def _build_machine_key(self, name: str) -> object:
-        """Build the key shared by equal machines."""
-        if not self._is_symmetric:
+        """Build the key of a machine and its VMs, shared by equal machines."""
+        if not self._is_symmetric:  # no machine equals another one
             return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
         state = self._states[name]
         if state.key is None:
@@ -394,14 +396,16 @@ class _OrderSearch:
         for handle in state.vms:
             for cell in self._locations[handle].cells:
                 contents[cell].append(self._demands[handle].sku)
-        keys = (
+        cells = (
             (cell, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
             for cell, skus in zip(state.cells, contents, strict=True)
         )
-        width = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
+        vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku
         share = FreeCell(sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
-        return _compute_machine_costs(tuple(sorted(keys)), share, sku.numa_cells, width, self._request.want)
+        return _compute_machine_costs(
+            tuple(sorted(cells)), share, demand_cells=sku.numa_cells, vm_cells=vm_cells, want=self._request.want
+        )
 
 
 @lru_cache(maxsize=100_000)
@@ -415,9 +419,9 @@ def _compute_machine_costs(
     """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. Cells are (free
     capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, hence the division.
     """
-    prices = [_compute_cell_costs(free, movable, share, want * demand_cells) for free, movable in cells]
-    total = [0]
-    for costs in prices:
+    total = [0]  # by number of slots on the cells so far
+    for free, movable in cells:
+        costs = _compute_cell_costs(free, movable, share, maximum=want * demand_cells)
         size = len(total) + len(costs) - 1
         total = [
             min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
@@ -437,10 +441,10 @@ def _compute_cell_costs(
     costs = [0]
     for slots in range(1, maximum + 1):
         cost = 0
-        for dimension in range(3):
+        for dimension in range(len(share)):  # vCPUs, memory, VFs
             lacking = slots * share[dimension] - free[dimension]
             count = 0
-            for amount in sorted((item[dimension] for item in shares), reverse=True):
+            for amount in sorted((vm_share[dimension] for vm_share in shares), reverse=True):
                 if lacking <= 0:
                     break
                 lacking -= amount

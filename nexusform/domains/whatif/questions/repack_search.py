@@ -117,9 +117,8 @@ class _ProgramRefinement:
         self._request = request
         self._time_budget = time_budget
         self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
-        self._tracked_pools = (
-            frozenset(source.pool for source in context.all_movable_vms) if self._is_fine else frozenset()
-        )
+        pools = frozenset(source.pool for source in context.all_movable_vms)
+        self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
         self._bound = 1  # it does not fit now
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one

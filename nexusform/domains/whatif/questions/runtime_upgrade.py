@@ -73,17 +73,17 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
         """Resolve the options of a site: requested, else the site's, else all at once."""
         site_strategy = site.update_strategy
-        if site_strategy is None:
+        if site_strategy is None:  # the site does not state one
             strategy = self.strategy or UpgradeStrategy.RACK
             return UpgradeOptions(strategy, self.max_unavailable, self.drain)
-        pauses = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
+        default_strategy = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
         return UpgradeOptions(
-            self.strategy or pauses,
-            site_strategy.max_unavailable if self.max_unavailable is None else self.max_unavailable,
-            self.drain,
-            site_strategy.is_percentage,
-            site_strategy.threshold,
-            site_strategy.wait_minutes,
+            strategy=self.strategy or default_strategy,
+            max_unavailable=site_strategy.max_unavailable if self.max_unavailable is None else self.max_unavailable,
+            drain=self.drain,
+            is_percentage=site_strategy.is_percentage,
+            threshold=site_strategy.threshold,
+            wait_minutes=site_strategy.wait_minutes,
             is_from_site=True,
         )
 
@@ -188,8 +188,8 @@ class RuntimeUpgrade(Struct, frozen=True):
     @property
     def hours(self) -> int:
         """Maximum hours by the platform's limits, with pauses."""
-        pauses = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)
-        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pauses
+        pause_hours = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)  # rounded up
+        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pause_hours
 
 
 def simulate_runtime_upgrade(

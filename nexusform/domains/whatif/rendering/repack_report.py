@@ -36,7 +36,6 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
-        # Build the section of a window's pods, meanwhile and afterwards.
         if window.pods:
             rows = tuple(
                 Row((pod.pod, pod.old_node, _format_pod_node(pod.meanwhile, pod), pod.final_node or "Pending"))
@@ -55,15 +54,16 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     request = repack.request
     zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
     return Report(
-        f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
-        _build_summary(repack),
-        repack.has_findings,
-        tuple(_describe_proof(repack)),
-        tuple(sections),
+        title=f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
+        verdict=_build_summary(repack),
+        is_finding=repack.has_findings,
+        facts=tuple(_describe_proof(repack)),
+        sections=tuple(sections),
     )
 
 
 def _build_summary(repack: RepackResult) -> str:
+    """Build the summary: number of re-creations, and whether it or the impossibility is proved."""
     want, sku = repack.request.want, repack.request.sku.title
     recreations = repack.recreations or 0
     match repack.status:
