@@ -64,7 +64,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         return []
     attribute = schema_lookup.find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)
-    if quoted_match is not None and line_prefix.count('"') % 2:
+    if quoted_match is not None and line_prefix.count('"') % 2:  # inside of quotes
         return list(_suggest_values(argument, attribute, module, quoted_match[1]))
     reference_match = _REFERENCE.search(line_prefix)
     assert reference_match is not None, "the pattern matches an empty text, too"

@@ -26,6 +26,7 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
                 return f"**`{expression.value}`** {meaning}"
         if schema_attribute is not None:
             return schema_lookup.describe_attribute(attribute.name, schema_attribute)
+        # Only top-level blocks have meta-arguments.
         return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
     if blocks and is_within(blocks[-1].header_span, offset):
         return _describe_block(preview, blocks)

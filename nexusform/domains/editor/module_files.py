@@ -131,6 +131,7 @@ def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: C
 
 
 def _read_configuration_file(path: str, confinement: Confinement) -> str | None:
+    """Return the text of a file, None if it cannot be read or is not UTF-8."""
     try:
         return read_regular(confinement.resolve_path_of_operator(path), _MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError):

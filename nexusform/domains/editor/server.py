@@ -107,7 +107,7 @@ class EditorState(Struct):
         for diagnostic in (*validation.diagnostics, *plan_findings):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
-            start = lsp.Position(0, 0)
+            start = lsp.Position(0, 0)  # for diagnostics without a location
             marker_range = lsp.Range(start, start)
             if diagnostic.subject is not None and source is not None:
                 span = diagnostic.subject
@@ -121,6 +121,7 @@ class EditorState(Struct):
                 source="nexusform",
             )
             by_file.setdefault(file, []).append((marker, diagnostic))
+        # Files without diagnostics now lose their markers.
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
             markers = [marker for marker, _ in self.published[file]]

@@ -172,6 +172,7 @@ class LoopbackPrograms:
         return None
 
     def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
+        """Send a request to the API server; `path` may have a query. Raises WebError."""
         assert self._client is not None, "start_api_server was called"
         headers = {"Content-Type": f"application/{patch}+json"} if patch else {}
         path, _, query = path.partition("?")

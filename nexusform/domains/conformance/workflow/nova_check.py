@@ -154,7 +154,7 @@ class _NovaSiteReplay:
             key = sku.record.removeprefix(SERVER_RECORD)
             figures = ("dedicated_vcpus", "emulator_vcpus")
             server |= {name: inventory["servers"][key].get(name) or 0 for name in figures}
-        elif sku.record:
+        elif sku.record:  # the name of a flavor, or of one with an image
             server["properties"], server["image"] = self._build_flavor_and_image_properties(sku.record)
         return server
 
@@ -191,7 +191,7 @@ class _NovaSiteReplay:
                 and len(hints) <= 1
                 and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
             ):
-                predicted = host
+                predicted = host  # the driver can repeat the decision
                 group = _build_server_group(hints[0]) if hints else None
             sku = demand.sku
         else:

@@ -377,7 +377,7 @@ def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None)
 
 
 def build_numa_topology(cells: list[dict[str, Any]]) -> str | None:
-    """Build the NUMA cells of a host as Nova stores them."""
+    """Build the NUMA cells of a host as Nova stores them, None if they are not known."""
     if not cells:
         return None
     numa_cells = [

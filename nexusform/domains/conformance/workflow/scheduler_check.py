@@ -58,6 +58,7 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> P
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
     has_timed_out = False
+    # A pod without a trigger has no decision in this plan.
     total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())
     try:
         version = read_version(Path(programs, PROGRAM), "--version")
@@ -117,6 +118,7 @@ class KubeSchedulerCheck:
         self._replace_cluster(inputs.cluster)
 
         def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
+            """Compare the decision on the next pod of the prediction, if the check supports the pod."""
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
                 return  # no decision, or one with evictions or volumes: beyond the check
@@ -142,7 +144,7 @@ class KubeSchedulerCheck:
         for name, labels in cluster.namespaces.items():
             self._ensure_namespace(name, dict(labels))
         if self._cluster is not None and self._cluster.nodes == cluster.nodes:
-            return
+            return  # its pods are synchronized before each decision
         for (spec, _), names in self._pods.items():
             for name in names:
                 self._delete_pod(spec.namespace, name)
@@ -161,6 +163,7 @@ class KubeSchedulerCheck:
         time.sleep(_SETTLE_SECONDS)
 
     def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
+        """Create a namespace with these labels, or label an existing one; only once for each name."""
         if name in self._namespaces:
             return
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -179,7 +182,7 @@ class KubeSchedulerCheck:
         if any(spec.is_terminating for spec, _ in required):
             raise UnsupportedPodError("terminating pods")
         for key in self._pods.keys() - required.keys():
-            required[key] = 0
+            required[key] = 0  # all of these are deleted below
         for (spec, node), count in required.items():
             names = self._pods.setdefault((spec, node), [])
             while len(names) > count:

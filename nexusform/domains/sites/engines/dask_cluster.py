@@ -147,7 +147,7 @@ class DaskTaskEngine:
                 while pending and not is_stopping() and len(running) < self._compute_limit(pending[-1], max_running()):
                     self._submit(pending.pop(), running)
                 if not running and (is_stopping() or not max_running()):
-                    break
+                    break  # nothing may start any more
                 try:
                     key = self._finished.get(timeout=_POLL_SECONDS)
                 except queue.Empty:
@@ -196,7 +196,7 @@ class DaskTaskEngine:
         finally:
             future.release()
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
-            self._homes[task.site] = address
+            self._homes[task.site] = address  # the worker with the lock
         else:
             self._homes.pop(task.site, None)
         on_result(task, result)
@@ -217,7 +217,7 @@ class DaskTaskEngine:
                 submitted.future.cancel()
                 self._homes.pop(submitted.task.site, None)
                 self._submit(submitted.task, running)
-        if self._client.nthreads():
+        if self._client.nthreads():  # workers exist; as long as they process tasks, there is progress
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
             raise TaskEngineError(

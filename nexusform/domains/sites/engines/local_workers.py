@@ -124,7 +124,7 @@ class LocalTaskEngine:
         worker.task = None
         result = decode_task_result(message)
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
-            self._homes[task.site] = number
+            self._homes[task.site] = number  # the worker with the lock
         else:
             self._homes.pop(task.site, None)
         batch.on_result(task, result)
@@ -145,6 +145,7 @@ class LocalTaskEngine:
         batch.on_result(task, build_lost_result(task, reason))
 
     def _close_worker(self, worker: _WorkerProcess) -> None:
+        """Close the pipes of a worker, and wait for its end."""
         for stream in (worker.tasks, worker.results):
             try:
                 stream.close()

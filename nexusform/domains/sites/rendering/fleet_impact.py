@@ -30,7 +30,7 @@ _ADVICE: Final = (
 def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
     """Compute the impact of the whole plan: that of the worst site."""
     impacts = [compute_site_impact(site.result) for site in plan.sites]
-    if plan.undeclared:
+    if plan.undeclared:  # a warning, so as serious as moved objects
         impacts.append(PlacementImpact.MOVES)
     return max(impacts, key=lambda impact: impact.order, default=PlacementImpact.NONE)
 

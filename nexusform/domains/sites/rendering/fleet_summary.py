@@ -191,7 +191,7 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
         additional = [row for row in group.rows if row not in first.rows]
         missing_count = len([row for row in first.rows if row not in group.rows])
         parts = [format_first_items(additional, _MAX_ROWS, "; ")]
-        if missing_count > len(additional):
+        if missing_count > len(additional):  # not just other rows in their place
             parts.append(f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer")
         lines.append(f"{format_names(group.sites)}: {join_texts(parts, '; ')}")
     count = sum(len(group.sites) for group in other_groups)
@@ -246,5 +246,5 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
         graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)
-    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))
+    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))  # without edges implied by others
     return list(nx.generate_network_text(ordered))

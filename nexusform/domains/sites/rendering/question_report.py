@@ -98,6 +98,7 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
+    """Summarize the VMs with the same machine or rack in all samples, and the least certain VM."""
     findings = _list_findings(results)
     if not findings:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
@@ -124,6 +125,7 @@ def _format_percent(share: float) -> str:
 
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build one row: the number of VMs, and those with the same machine, rack and rack count in every run."""
     if not result.findings:
         yield (("0 to place", "", "", ""), False)
         return
@@ -137,6 +139,7 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
+    """Summarize the racks with a problem if lost, and the number of their sites."""
     rack_count = format_count(len(_list_findings(results)), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
     problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
@@ -149,6 +152,7 @@ def _summarize_failures(results: Sequence[SiteResult]) -> str:
 
 
 def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build one row for all harmless racks, and one for each rack with a problem if lost."""
     problems = result.problem_findings
     harmless_count = len(result.findings) - len(problems)
     if harmless_count or not problems:
@@ -161,6 +165,7 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
+    """Summarize the VMs found where the rule places them, with the best rack_spread of each site."""
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
     ]
@@ -177,6 +182,7 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
 
 
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build a row for each rack_spread: VMs explained by the rule, certain ones, by chance, and not checked."""
     for finding in result.findings:
         figures = finding.figures
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"

@@ -229,7 +229,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
-        if msgspec.json.decode(content, type=_PlanFileFormat).format == _OF_DEVELOPMENT:
+        if msgspec.json.decode(content, type=_PlanFileFormat).format == _OF_DEVELOPMENT:  # before the first release
             raise DiagnosticsError(build_development_file_error(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:

@@ -354,7 +354,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
-    """Read the status of a site from its state, without a lock."""
+    """Read the status of a site without a lock: `applied`, `skipped` (never applied) or `failed` (interrupted)."""
     backend, problems = open_current_state(task, site)
     if backend is None:
         return build_rejected_result(site.name, problems)

@@ -66,7 +66,7 @@ def find_undeclared_sites(
         if (
             is_site_requested(name, patterns)
             and name not in declared
-            and known_state.state_location not in declared_states
+            and known_state.state_location not in declared_states  # not the state of a renamed site
         ):
             site = _read_undeclared_site(name, known_state, definition.templates, fleet)
             if site is not None:
@@ -172,4 +172,4 @@ def count_placements(state: State) -> dict[str, int]:
         if resource_type is not None and instance.current is not None:
             for kind in list_placement_kinds(resource_type):
                 counts[kind] += collect_names(kind, resource_type, instance.current.attributes).total()
-    return dict(sorted((+counts).items()))
+    return dict(sorted((+counts).items()))  # without zeros

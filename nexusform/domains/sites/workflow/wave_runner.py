@@ -205,7 +205,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]
+    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
     for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
@@ -257,6 +257,7 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
     rejected: list[SiteResult] = []
 
     def record_result(task: Task, result: SiteResult) -> None:
+        """Keep a locked site to apply it; record the result of any other."""
         if result.is_locked:
             prepared.append(by_name[task.site])
             return

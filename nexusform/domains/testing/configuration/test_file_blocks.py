@@ -166,6 +166,7 @@ def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]
 
 
 def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Expressions:
+    """Return the expressions of the `variables` block of a file or run by name, {} without one."""
     block = find_single_block(parts.blocks, "variables", problems)
     if block is None:
         return {}
@@ -294,15 +295,15 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
 def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> OverrideBlocks:
     """Return the overrides of a block by kind of target."""
     overrides = OverrideBlocks()
-    rows = {
+    overrides_by_type = {
         "override_resource": overrides.resources,
         "override_data": overrides.data,
         "override_module": overrides.modules,
     }
     for block in parts.blocks:
-        override = _decode_override(block, problems) if block.type in rows else None
+        override = _decode_override(block, problems) if block.type in overrides_by_type else None
         if override is not None:
-            rows[block.type].append(override)
+            overrides_by_type[block.type].append(override)
     return overrides
 
 

@@ -177,6 +177,7 @@ class _TestFileRunner:
                 if not has_errors(outcome.diagnostics):
                     result.status = TestStatus.PASS
                 else:
+                    # FAIL is for failed assertions.
                     result.status = TestStatus.FAIL if outcome.has_failed else TestStatus.ERROR
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 

@@ -175,11 +175,11 @@ class RunBlockExecutor(Struct):
                 problems += new_problems
                 if value is not None:
                     values[name] = value
-            elif name in block.variables:
+            elif name in block.variables:  # a variable of the file may be for other modules
                 detail = f'The tested configuration declares no variable "{name}".{suggest_name(name, declared)}'
                 problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
         for name in declared:
-            if name not in values and not has_errors(problems):
+            if name not in values and not has_errors(problems):  # an invalid value was reported already
                 detail = (
                     f'The required variable "{name}" is not set. Set it in the run block, in the file or '
                     "on the command line."
@@ -204,6 +204,7 @@ class RunBlockExecutor(Struct):
 
     @contextmanager
     def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
+        """Open a run without a lock, with the overrides on its providers. Raises RunBlockError."""
         locking = LockOptions(enabled=False, is_exclusive=True)
         with begin_run(project, "OperationTypeTest", locking, clock=self.clock) as session:
             if not session.is_ready:

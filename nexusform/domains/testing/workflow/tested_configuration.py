@@ -89,7 +89,7 @@ class AssertionScope(Struct, frozen=True):
             # An expected failure leaves a variable its value.
             rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name))
             return (rejected, *result[1:]) if root == "var" and rejected is not None else result
-        if name in self.failed_outputs:
+        if name in self.failed_outputs:  # an expected failure left it without a value
             return NULL, 1, []
         if name in declared_outputs:
             return self.inner.names.get_output(self.inner.instance, name), 1, []
@@ -166,6 +166,7 @@ def collect_value_overrides(
     for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources):
         values = evaluate_values(override.values)
         resources.append((override.target, values))
+        # Without `during_plan`, the plan leaves computed values unknown.
         planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
     data = [
         ValueOverride(override.target, override.target.type, evaluate_values(override.values))
@@ -222,7 +223,7 @@ def build_tested_configuration(
         block = providers.get(provider_key)
         if block is not None:
             providers[name] = replace(block, key=name)
-        elif provider_key != DEFAULT_PROVIDER:
+        elif provider_key != DEFAULT_PROVIDER:  # the default one needs no block
             detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
             problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
     root = replace(configuration.root, providers=providers)
@@ -255,7 +256,7 @@ def _create_output_module(call: ModuleCall, override: Override, problems: list[D
             problems.append(build_error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {}
     for name, output in call.module.outputs.items():
-        expression = output_expressions.get(name, Literal(None, override.span))
+        expression = output_expressions.get(name, Literal(None, override.span))  # null without an override
         outputs[name] = replace(output, expression=expression, depends_on=(), preconditions=())
     variables = {name: replace(v, validations=()) for name, v in call.module.variables.items()}
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)

@@ -150,7 +150,7 @@ def capacity(arguments: CapacityArguments) -> int:
 
         sites = _select_site_or_all(snapshot, arguments.site)
         zones = require_lookup(find_zones(sites, arguments.zones))
-        skus = require_lookup(find_skus(sites[0].skus, arguments.sku))
+        skus = require_lookup(find_skus(sites[0].skus, arguments.sku))  # equal for all sites
         mix = require_lookup(parse_sku_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
         capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
@@ -281,8 +281,9 @@ def _build_upgrade_path_answer(
     sites = {site.id: site for site, _ in selected}
     if len(sites) > 1:
         raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
+    [site] = sites.values()
     today = get_plan_time(os.environ)
-    path = find_upgrade_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods, today)
+    path = find_upgrade_path(site, [cluster for _, cluster in selected], target_version, inputs.pods, today)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
 
@@ -381,7 +382,7 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         site = _find_site_with_machines_down(snapshot)
-        scope, lost, names = FailureScope.OBSERVED, site.id, []
+        scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
     down = list_machines_down(site) if arguments.observed else []
     added = [name for name in down if name not in names]
     text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
@@ -442,7 +443,7 @@ def fleet(arguments: FleetArguments) -> int:
         return 1
     edits, problems = parse_member_edits(flags)
     simulation = problems or simulate_member_edits(snapshot, edits)
-    if isinstance(simulation, list):
+    if isinstance(simulation, list):  # diagnostics about the edits
         screen.print_diagnostics(simulation, inputs.sources)
         return 1
     report = build_fleet_report(simulation, inputs.origin)

@@ -256,7 +256,7 @@ def count_complete_sets(
 ) -> MixAnswer:
     """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
-    if scheduler.list_machines_with_unknown_cells():
+    if scheduler.list_machines_with_unknown_cells():  # placing sets in one sample would prove nothing
         return _compute_mix_bounds(scheduler, parts, constraints)
     # Find the number of sets by bisection, limited by each part alone.
     sets = 0

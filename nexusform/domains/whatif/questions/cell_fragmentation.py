@@ -168,7 +168,7 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():
-        if not vm.placement.cells and vm.placement.machine in vcpus:
+        if not vm.placement.cells and vm.placement.machine in vcpus:  # no cell accounts for this VM
             vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
             memory[vm.placement.machine] -= vm.sku.memory_in_cell * vm.sku.numa_cells
     return sum(vcpus.values()), sum(memory.values())

@@ -226,11 +226,11 @@ class _EvictionSearch(Struct):
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
         """Describe the pods without a node between two evictions; "" if there are none."""
-        former = _list_bindings(self.before.waiting)
+        waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
             outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
             effect = outcome.error
-            newly_waiting = [binding for binding in _list_bindings(outcome.waiting) if binding not in former]
+            newly_waiting = [pair for pair in _list_bindings(outcome.waiting) if pair not in waiting_before]
             if newly_waiting:
                 address, cluster = newly_waiting[0]
                 effect = f"{address.name} waits on {cluster}"

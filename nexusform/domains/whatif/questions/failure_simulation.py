@@ -226,7 +226,7 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
         return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
 
     samples = sample_capacity(scheduler, sum(len(down) for _, _, down in pools), count_missing)
-    if samples is None or len(pools) > 1:
+    if samples is None or len(pools) > 1:  # several pools compete, so their bounds are only those of samples
         return samples
     [(_, pool, down)] = pools
     demand = build_demand(pool.owner, pool.demand, down[0].number)  # equal for all of its VMs

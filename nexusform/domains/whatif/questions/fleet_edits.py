@@ -201,7 +201,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
         is_healthy = existing.record.health is Health.HEALTHY
-        if edit.value or is_healthy:
+        if edit.value or is_healthy:  # only an unhealthy member without a template joins again
             reason = "already joins" if is_healthy else "is already a member"
             detail = f"{edit.member} {reason}. Choose another name for the new member."
             return build_error("invalid-simulation", detail)

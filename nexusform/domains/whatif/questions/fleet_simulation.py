@@ -261,7 +261,7 @@ def _build_members(
         elif record.cluster_id and last_member is not None:  # its nodes are unknown here
             former = replace(record, cluster_id="", properties=last_member.properties, resources=last_member.resources)
             yield record.name, SimulatedMember(former)
-        else:
+        else:  # with the resources of its block, if any
             yield record.name, SimulatedMember(record)
 
 

@@ -74,7 +74,7 @@ class PoolUpgrade(Struct, frozen=True):
             sku=self.sku,
             vms=self.count,
             concurrent_vms=min(size, self.count),
-            batches=-(-self.count // size),
+            batches=-(-self.count // size),  # rounded up
             surges=self.surge > 0,
             minimum_up=min((batch.up for batch in self.batches), default=self.count),
             failed_batch=self.batches[-1].number if self.is_blocked else 0,

@@ -228,11 +228,12 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
         handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, by_handle.get(vm.handle, vm.placement))
 
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
+        """Return a pool with its new handles and, if upgraded, its new placements."""
         vms = pool.vms
         if is_upgraded:
             vms = tuple(replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms)
-        numbers = {name: handles[handle] for name, handle in pool.handles.items()}
-        return replace(pool, vms=vms, handles=numbers)
+        new_handles = {name: handles[handle] for name, handle in pool.handles.items()}
+        return replace(pool, vms=vms, handles=new_handles)
 
     clusters = tuple(
         replace(

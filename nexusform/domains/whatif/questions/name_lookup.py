@@ -31,8 +31,10 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
     """Find a site by id, or the only one without an id."""
-    if text or len(snapshot.sites) == 1:
-        return find_site(snapshot, text) if text else next(iter(snapshot.sites.values()))
+    if text:
+        return find_site(snapshot, text)
+    if len(snapshot.sites) == 1:
+        return next(iter(snapshot.sites.values()))
     detail = (
         f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
     )
@@ -40,7 +42,7 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
-    """Check addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
+    """Return these addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); an error for an unknown one."""
     candidates: dict[str, None] = {}
     for pool in site.pools:
         candidates[str(pool.address)] = None

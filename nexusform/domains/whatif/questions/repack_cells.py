@@ -93,16 +93,15 @@ class CellCatalogue:
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            # Find the maximal combinations that fit.
             remains = [frozenset({cells}) for cells in splits]
-            order = [
+            fitting_sizes = [
                 size
                 for size in sizes
                 if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
             ]
-            order.sort(key=lambda size: (-self.sizes[size].memory, size))
-            search = _PatternSearch([(size, self.sizes[size]) for size in order])
-            search.extend(0, (), remains, disk)
+            fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
+            search = _PatternSearch([(size, self.sizes[size]) for size in fitting_sizes])
+            search.extend(0, pattern=(), remains=remains, disk=disk)
             self.is_capped |= search.is_capped
             patterns = self._patterns[cache_key] = tuple(search.patterns)
         return CellPatterns(patterns, key.admitted, key.rack, key.single_machine) if patterns else None

@@ -50,12 +50,12 @@ def choose_vms_to_recreate(
     for source in solution.spanning:
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
-    for clear in solution.cleared:
-        for host in clear.hosts[: clear.count]:
+    for machines in solution.cleared:
+        for host in machines.hosts[: machines.count]:
             cleared.add(host.machine.name)
             choice.clear_machine(host, program)
-    for cells, options in _group_options_by_unit(solution.options):
-        choice.assign_options(cells, options, cleared)
+    for unit, options in _group_options_by_unit(solution.options):
+        choice.assign_options(unit, options, cleared)
     slots = choice.build_slots(solution.patterns)
     sources = tuple(source for _, source in sorted(choice.sources.items()))
     targets, crowded = assign_machines(context, sources, slots, program.size_numbers_by_class)
@@ -139,7 +139,7 @@ class _ChoiceBuilder(Struct):
             self.add_vm_to_recreate(source)
         if option.demand or option.arrival == -1:
             self.reserved.add(cell.host.machine.name)
-        for cells in self._cells_by_capacity.values():
+        for cells in self._cells_by_capacity.values():  # the cell no longer has its former capacity
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
@@ -171,8 +171,8 @@ def assign_machines(
         existing[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()
     for source in sources:
-        row = program.add_row(("vm", source.handle), 1.0, 1.0)
-        program.add_column(_UNASSIGNED_COST, 1.0, [(row, 1.0)], None)
+        row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
+        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(row, 1.0)], subject=None)
         for (size, name), count in slot_counts.items():
             host = hosts[name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
@@ -185,12 +185,13 @@ def assign_machines(
                 (program.add_row(("rack", *pool_rack), upper=float(max(capacity, 0))), 1.0),
             ]
             cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
-            program.add_column(cost, 1.0, entries, (source, name))
+            program.add_column(cost, upper=1.0, entries=entries, subject=(source, name))
     for key, row in program.names.items():
         row_type, *details = key
         if row_type == "rack":
             pool, _ = details
-            program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], pool)
+            upper = float(len(sources))
+            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=pool)
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
@@ -214,6 +215,7 @@ class _Gain(Struct, frozen=True):
 def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
     """Choose the VMs to re-create, without target machines."""
     gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
+    # First the fewest re-creations for each VM of the demand.
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
     demanded: set[str] = set()
@@ -225,7 +227,7 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
         demanded.add(gain.host.machine.name)
         selected |= {source.handle: source for source in gain.leaving}
     sources = tuple(source for _, source in sorted(selected.items()))
-    return RepackChoice(sources, {}, frozenset(demanded), frozenset())
+    return RepackChoice(sources, targets={}, reserved=frozenset(demanded), crowding_pools=frozenset())
 
 
 def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:

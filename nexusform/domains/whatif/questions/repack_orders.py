@@ -202,14 +202,14 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if, without this VM's own one, the remaining re-creations suffice for the further departures."""
+        """Return True if the re-creations left after that of this VM cover the minimum of further departures."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
         old = self._remove_vm(source)
-        missing = self._compute_missing_departures()
+        further_departures = self._compute_missing_departures()
         self._restore_vm(source, old)
-        return missing < remaining
+        return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
         """Find the feasible machines of a VM removed from `old`, one of equal ones."""
@@ -294,7 +294,7 @@ class _OrderSearch:
         machine = locations[0].machine
         state, sku = self._states[machine], self._demands[source.handle].sku
         if machine == self._locations[source.handle].machine or source.vm_class not in state.machine.admitted:
-            return False
+            return False  # it is there already, or never may be
         leaving = [
             (location.cells, self._demands[other.handle].sku) for location, other in zip(locations, others, strict=True)
         ]
@@ -348,7 +348,7 @@ class _OrderSearch:
 
     def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""
-        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):
+        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):  # by a hint
             return True
         vm = demand.vm.owner, demand.vm.pool, demand.vm.number
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
@@ -403,7 +403,7 @@ class _OrderSearch:
         vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku
         share = FreeCell(sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
-        return _compute_machine_costs(
+        return _compute_machine_costs(  # cached for equal cells in any order
             tuple(sorted(cells)), share, demand_cells=sku.numa_cells, vm_cells=vm_cells, want=self._request.want
         )
 
@@ -417,7 +417,7 @@ def _compute_machine_costs(
     want: int,
 ) -> tuple[int, ...]:
     """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. Cells are (free
-    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, hence the division.
+    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, so costs are divided by these.
     """
     total = [0]  # by number of slots on the cells so far
     for free, movable in cells:

@@ -113,7 +113,7 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Find the minimum number of re-creations for the demand."""
+    """Find the minimum number of re-creations for the demand, or else the constraints in its way."""
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
@@ -128,7 +128,7 @@ def plan_repack(
     result = RepackResult(
         request=request,
         site=site,
-        status=RepackStatus.IMPOSSIBLE,
+        status=RepackStatus.IMPOSSIBLE,  # replaced below if there is, or may be, a solution
         fits_now=fits_now,
         bound=attempt.bound,
         unknown_machines=unknown_machines,

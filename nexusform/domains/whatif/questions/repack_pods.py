@@ -63,7 +63,9 @@ class _PodSimulation:
         return replace(window, pods=tuple(moved_pods))
 
     def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
-        """Drain the nodes of one cluster and return its moved pods."""
+        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with violated pods;
+        return the moved pods, without those of DaemonSets.
+        """
         nodes = {step.source.vm.name: step for step in steps}
         pods, existing = self._pods[cluster], self._existing[cluster]
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)

@@ -92,7 +92,7 @@ class RepackSearch(Struct, frozen=True):
             if sequence is None:
                 return attempt
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
-            if not violating or lifted & _OF_PODS:
+            if not violating or lifted & _OF_PODS:  # no pod is violated, or pods may be
                 break
             # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
             attempt = replace(attempt, undecided=True)
@@ -102,7 +102,7 @@ class RepackSearch(Struct, frozen=True):
             kept = build_repack_context(site, request, self.pods, lifted)
             _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
         else:
-            return attempt
+            return attempt  # every order violates pods
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
         with_pods = zip(windows, checked_windows, strict=True)
         windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
@@ -129,7 +129,7 @@ class _ProgramRefinement:
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()
         if is_impossible:
-            return RepackAttempt(self._context, None), None
+            return RepackAttempt(self._context, bound=None), None
         is_proved = sequence is not None and count_recreations(sequence.windows) <= self._bound
         if sequence is None:
             sequence = self._find_with_extra_capacity()
@@ -176,7 +176,7 @@ class _ProgramRefinement:
             single_machines=self._single_machines,
             is_fine=self._is_fine,
         )
-        if self._time_budget.is_exhausted:
+        if self._time_budget.is_exhausted:  # by building the program
             return NoRepackSolution(is_proved=False)
         solution = program.solve(self._time_budget.compute_share(_SOLVE_SHARE))
         if isinstance(solution, NoRepackSolution):
@@ -194,14 +194,17 @@ class _ProgramRefinement:
         return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing more capacity than requested, without a proof."""
+        """Find windows by freeing more capacity than requested: other choices of VMs may have an order. This proves
+        nothing. The last resort is a greedy choice.
+        """
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
             found = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(found, NoRepackSolution):
+            if isinstance(found, NoRepackSolution):  # still more capacity is impossible, too
                 break
-            sequence = find_window_sequence(self._context, self._request, found[0], self._time_budget)
+            choice, _ = found  # the bound is that of the larger request
+            sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             if sequence is not None:
                 return sequence
         return self._greedy or self._find_windows_greedily(self._time_budget)

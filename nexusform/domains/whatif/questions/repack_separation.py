@@ -133,7 +133,7 @@ class _GroupResolver:
         for cluster in list_texts(group, "cluster_ids"):
             pools |= self._clusters.get(cluster, set())
         for pool in list_texts(group, "pool_ids"):
-            if pool in self._pools:
+            if pool in self._pools:  # a pool of this site
                 pools.add(self._pools[pool])
         selector = _parse_selector(group.get("workload_selector"))
         if selector is None:

@@ -113,7 +113,7 @@ def build_ordered_sequence(
     """
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
-    choice = RepackChoice(sources, targets, frozenset(), frozenset())
+    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     by_handle = {source.handle: source for source in sources}
     sequence = builder.build_windows([by_handle[handle] for handle in group] for group in order)

@@ -59,7 +59,7 @@ class UpgradeOptions(Struct, frozen=True):
         """Compute the maximum failed machines of a rack that do not abort the upgrade; None if unknown."""
         if self.threshold is None:
             return None
-        required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold
+        required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold  # rounded up
         return max(machines - required, 0)
 
 

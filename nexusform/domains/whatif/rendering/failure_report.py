@@ -193,6 +193,7 @@ def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
+    """Build the section of a pool's re-created nodes: former and new location."""
     rows = []
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement

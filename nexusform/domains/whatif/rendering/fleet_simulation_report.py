@@ -37,9 +37,8 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
         summary = "Nothing changes: there is no placement."
     else:
         summary = f"{'; '.join([_describe_changed_placements(placements), *_describe_findings(simulation)])}."
-    return Report(
-        f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_notes(simulation)), tuple(sections)
-    )
+    title, facts = f"Fleet: {edits} ({origin})", tuple(_build_notes(simulation))
+    return Report(title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections))
 
 
 def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:

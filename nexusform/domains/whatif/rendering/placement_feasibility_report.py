@@ -100,6 +100,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
 
 
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
+    """Build the sections: clusters, fixes, other placements unable to run, data not read, and rejected clusters."""
     sections = []
     if answer.bindings:
         rows = tuple(map(_build_feasibility_row, answer.bindings))

@@ -147,7 +147,7 @@ _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "wor
 
 def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     """Describe current version and offered upgrades."""
-    if runtime is None:
+    if runtime is None:  # the site does not state versions
         return
     if runtime.version:
         yield f"The machines run version {runtime.version}."

@@ -131,6 +131,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
+    """Build the row of a SKU: counts, worst rack, unusable capacity. A requested SKU without capacity is a finding."""
     planned = (f"{sku_capacity.with_planned}",) if answer.planned_racks else ()
     unusable = f"{sku_capacity.unusable_vcpus} vCPUs, {sku_capacity.unusable_memory_gib} GiB"
     counts = (f"{sku_capacity.current}", *planned, f"{sku_capacity.with_one_rack_down}")
