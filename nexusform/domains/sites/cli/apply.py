@@ -238,7 +238,7 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
     for site in job.plan.sites:
         result = fleet_apply.results.get(site.name)
         if result is None:
-            if site.wave not in wave_names:
+            if site.wave not in wave_names:  # not part of this run
                 continue
             result = _build_result_without_task(job, site)
         sites.append(replace(site, result=_add_planned_rows(result, site.result)))

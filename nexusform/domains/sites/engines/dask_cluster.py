@@ -79,7 +79,7 @@ def load_cluster_library(engine_name: str) -> Any:
 
         for name in ["asyncio", *logging.Logger.manager.loggerDict]:
             if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
-                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # the engine reports their errors
     except ImportError:
         command = format_installation("cluster")
         raise TaskEngineError(f"The engine dask needs the package distributed: {command}.") from None

@@ -64,8 +64,8 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     """Build the report of an apply: counts, failures with reasons, and waves."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
-    title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
-    sections = _build_failed_section(title, failed)
+    failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
+    sections = _build_failed_section(failed_title, failed)
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
     sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))

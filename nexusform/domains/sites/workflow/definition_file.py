@@ -322,7 +322,7 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
         problems.append(build_error("duplicate-backend-configuration", detail, backends[1].header_span))
     backend = backends[0]
     kind = backend.labels[0].value if backend.labels else ""
-    if kind not in BACKENDS or kind == "memory":
+    if kind not in BACKENDS or kind == "memory":  # a state in memory would be lost
         names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
         detail = f'There is no backend "{kind}" for sites. Known backends: {names}.{suggest_name(kind, BACKENDS)}'
         problems.append(build_error("unknown-backend", detail, backend.header_span))

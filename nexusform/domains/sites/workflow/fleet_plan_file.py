@@ -196,7 +196,7 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
             if plan is None:
                 plan = _parse_manifest(path, name, content)
             digests[name] = plan_file.compute_digest(content)
-            last_part = name, content
+            last_part = name, content  # the signature, if there is one
     if plan is None:
         raise _build_not_a_plan_error(path)
     signature, digest = plan_file.read_signature(digests, last_part, path)
@@ -214,12 +214,12 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
         if not name.endswith(_GZIP):
             yield name, content
             continue
-        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)  # of gzip
         try:
             part = decoder.decompress(content, _MAX_PART_BYTES)
         except zlib.error:
             raise plan_file.CorruptArchiveError from None
-        if not decoder.eof or decoder.unused_data:
+        if not decoder.eof or decoder.unused_data:  # too long or cut off, or followed by other bytes
             raise plan_file.CorruptArchiveError
         yield name.removesuffix(_GZIP), part
 

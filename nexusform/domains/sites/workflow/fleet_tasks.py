@@ -40,13 +40,13 @@ def run_fleet_question(
     fleet = opened.fleet
     assert fleet is not None, "a fleet that was read"
     # Split a question: samples by the hundred, racks of few sites over all workers. A replay is one part.
-    sites = len(names)
     if question.kind is QuestionKind.CERTAINTY:
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
         parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
     else:
-        count = ceil(_PARTS_PER_WORKER * engine.parallelism / sites) if question.kind is QuestionKind.FAILURE else 1
+        is_divisible = question.kind is QuestionKind.FAILURE
+        count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
         parts = [replace(question, part=part, parts=count) for part in range(count)]
     results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
 

@@ -46,7 +46,7 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
 
 def _is_lock_process_running(holder: LockInfo) -> bool:
     """Return whether the process of the lock is a living process of this machine."""
-    if holder.host != socket.gethostname() or holder.pid <= 0:
+    if holder.host != socket.gethostname() or holder.pid <= 0:  # on another host, or not known
         return False
     try:
         os.kill(holder.pid, 0)  # only checks

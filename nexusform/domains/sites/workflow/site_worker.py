@@ -128,6 +128,7 @@ class FleetTaskWorker:
         return self._definitions[key], ()
 
     def _run_task_by_kind(self, task: Task, site: SiteEntry) -> SiteResult:
+        """Run a task by the function for its kind, with a new record of accessed files."""
         start_access_record()
         runners: Mapping[SiteTaskKind, Callable[[Task, SiteEntry], SiteResult]] = {
             SiteTaskKind.PLAN: _plan_site,
@@ -256,7 +257,9 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
     if located_errors and result.reason.startswith(located_errors[0].summary):
         # The reason has no location yet.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
-    return replace(result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", ""))
+    return replace(
+        result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", "")
+    )  # shorten absolute paths
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
@@ -271,7 +274,7 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
     def convert_match(match: re.Match[str]) -> str:
         path, position = match.groups()
         fleet_path = _make_path_relative_to_fleet(path, source)
-        return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]
+        return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]  # other text
 
     return _LINE.sub(convert_match, text)
 

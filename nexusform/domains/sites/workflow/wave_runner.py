@@ -164,7 +164,7 @@ class _WaveCounts(Struct):
     is_resumable: bool = True
 
     def count_result(self, result: SiteResult) -> None:
-        """Count the result of a site."""
+        """Count the result of a site, and keep the first reason to stop the wave, if there is one."""
         self.failure_count += result.status in _FAILED_STATUSES
         self.correct_predictions += result.correct_predictions
         self.wrong_predictions += result.wrong_predictions

@@ -87,7 +87,7 @@ def _build_junit_cases(file: FileReport) -> list[JunitCase]:
     cases = []
     for run in file.runs:
         outcome, message = _OUTCOMES[run.status]
-        case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
+        case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""  # "": it passed
         cases.append(JunitCase(file.name, run.name, outcome, message, case_boxes, run.seconds))
     if file.diagnostics and file.status == "error":
         boxes = render_diagnostics(file.diagnostics, file.sources)

@@ -78,5 +78,6 @@ def list_test_file_problems(
     """Return the problems of the test files; their texts are added to `sources`."""
     problems: list[Diagnostic] = []
     for path in find_test_files(location, directory, (), problems):
-        problems += read_test_file(path, location, sources)[1]
+        _, new_problems = read_test_file(path, location, sources)
+        problems += new_problems
     return problems

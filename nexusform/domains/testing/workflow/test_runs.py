@@ -158,7 +158,7 @@ class RunBlockExecutor(Struct):
         values = {
             name: value
             for name, (value, origin) in variables.items()
-            if origin.text != "default" or declared_variables[name].default is not None
+            if origin.text != "default" or declared_variables[name].default is not None  # it has a value
         }
         return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
 
@@ -338,7 +338,7 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
         for address, refreshed_object in plan.refreshed_objects.items():
-            if refreshed_object is None:
+            if refreshed_object is None:  # it no longer exists
                 instances.pop(address, None)
             else:
                 instances[address] = InstanceState(refreshed_object)

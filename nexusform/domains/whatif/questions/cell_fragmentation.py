@@ -180,7 +180,7 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
     disk = {machine.name: machine.disk_gib for machine in machines}
     for vm in site.scheduler.list_vms():
         machine = vm.placement.machine
-        if machine not in cells:
+        if machine not in cells:  # a machine of another zone
             continue
         disk[machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:

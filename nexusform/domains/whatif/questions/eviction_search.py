@@ -214,7 +214,7 @@ class _EvictionSearch(Struct):
                 trial = EvictionProposal(order, tuple(sorted(returned)))
                 outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
-            if outcome.rejections:
+            if outcome.rejections:  # another order may be accepted
                 continue
             if not self._is_trial_successful(trial, outcome):
                 return None, outcome  # the order does not change the end

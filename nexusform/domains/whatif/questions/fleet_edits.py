@@ -281,10 +281,10 @@ def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember | Diagnostic:
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
-    if edit.value is None and edit.key not in existing:
+    if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
             derived = build_member(member.record, member.cluster, (0, 0)).properties
-            if edit.key in derived:
+            if edit.key in derived:  # computed, such as the number of nodes
                 detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
                 return build_error("invalid-simulation", detail)
         return _build_missing_key_error(edit, existing)

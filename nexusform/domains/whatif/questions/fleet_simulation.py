@@ -490,7 +490,7 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement with these bindings."""
+    """Build the state of a placement with these bindings; whether it is fulfilled is the result of its scheduling."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

@@ -142,7 +142,8 @@ def find_upgrade_path(
     for cluster in clusters:
         cluster_hops, site_before = _upgrade_cluster(site_before, cluster, ways[cluster.id], pods)
         results.append(cluster_hops)
-    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, search.passes < _MAX_PASSES)
+    is_exhaustive = search.passes < _MAX_PASSES
+    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, is_exhaustive)
 
 
 def _find_version_hops(
@@ -195,11 +196,14 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: VmOwnerSnapshot, way: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot,
+    requested: VmOwnerSnapshot,
+    versions: Sequence[KubernetesVersion],
+    pods: Mapping[str, ClusterPods],
 ) -> tuple[ClusterHops, SiteSnapshot]:
-    """Upgrade one cluster through all versions of a way; return it and the resulting site."""
+    """Upgrade one cluster through these versions, the running one first; return its hops and the resulting site."""
     hops: list[ClusterUpgradeHop] = []
-    for start, end in pairwise(way):
+    for start, end in pairwise(versions):
         # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))

@@ -170,7 +170,7 @@ def _list_placed_workloads(
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
     """List the workload keys with pods of a manifest on `target` or of a placement, by cluster id ("" for the hub)."""
     attribute = thing.attributes.get("workloads")
-    if not isinstance(attribute, Mapping):
+    if not isinstance(attribute, Mapping):  # an object without pods
         return
     if thing.address.type == MANIFEST_TYPE:
         yield target, dict(attribute)

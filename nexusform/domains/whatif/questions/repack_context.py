@@ -250,7 +250,7 @@ def create_empty_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]
 
 
 def _compute_rack_limit(
-    number: int,
+    pool_number: int,
     pool: PoolSnapshot,
     scheduler: RackScheduler,
     existing: Mapping[tuple[int, str], int],
@@ -265,8 +265,8 @@ def _compute_rack_limit(
         for machine in scheduler.machines
         if not machine.unschedulable_reason and (zones is None or machine.availability_zone in zones)
     }
-    maximum = max((count for (owner, _), count in existing.items() if owner == number), default=0)
-    return max(maximum, ceil(len(pool.vms) / max(len(racks), 1)))
+    fullest = max((count for (number, _), count in existing.items() if number == pool_number), default=0)
+    return max(fullest, ceil(len(pool.vms) / max(len(racks), 1)))
 
 
 def _find_blocking_constraint(
@@ -364,7 +364,7 @@ def _build_machines(
             if not empty_scheduler.find_rejection(machine.name, class_demand)
         )
         admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
-        if not admitted and not admits_demand:
+        if not admitted and not admits_demand:  # no VM may be placed there
             continue
         vms = by_machine.get(machine.name, [])
         empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
@@ -399,7 +399,7 @@ def _compute_cell_splits(
     """Compute the remains of each cell for every legal split of the VMs; () for no split, too many, or VMs with VFs."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
-    if any(share.vfs for share in shares):
+    if any(share.vfs for share in shares):  # splits do not count VFs
         return ()
     splits = CellSplits(base, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]

@@ -287,16 +287,16 @@ class RepackProgram:
         row = program.add_row(
             ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared), upper=0.0 if unit.is_cleared else size
         )
-        default = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
-        if default is not None and not unit.is_cleared:
-            self._cell_counts[default] += size
-            self._get_cell_capacity_row(default)
-            self.cells_by_capacity.setdefault(default, []).extend(unit.cells)
+        capacity_now = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
+        if capacity_now is not None and not unit.is_cleared:
+            self._cell_counts[capacity_now] += size
+            self._get_cell_capacity_row(capacity_now)
+            self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
         for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
             entries: list[tuple[int, float]] = [(row, 1.0)]
-            entries += self._build_capacity_change(default, option.capacity)
+            entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
             if option.demand:
@@ -467,7 +467,7 @@ class RepackProgram:
         groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program
         rows_lower, rows_upper = [*program.lower, -_INFINITE], [*program.upper, float(recreations)]
-        limit_row = len(rows_lower) - 1
+        limit_row = len(rows_lower) - 1  # of all re-creations
         group_rows = {group: limit_row + 1 + number for number, group in enumerate(groups)}
         rows_lower += [-_INFINITE] * len(groups)
         rows_upper += [0.0] * len(groups)

@@ -47,6 +47,7 @@ _MORE: Final = (1, 2, 4, 8)
 # Shares of the remaining time: for one solution, and for a greedy choice without the program.
 _SOLVE_SHARE: Final = 0.6
 _GREEDY_SHARE: Final = 0.3
+_SEARCH_SHARE: Final = 0.85  # the rest is for the verification
 
 
 class RepackAttempt(Struct, frozen=True):
@@ -87,7 +88,8 @@ class RepackSearch(Struct, frozen=True):
         """Search with this share of the remaining time."""
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
-        attempt, sequence = _ProgramRefinement(context, request, budget.split(0.85)).search(searches_orders=is_verified)
+        refinement = _ProgramRefinement(context, request, budget.split(_SEARCH_SHARE))
+        attempt, sequence = refinement.search(searches_orders=is_verified)
         for _ in range(_MAX_KEEP_ROUNDS):
             if sequence is None:
                 return attempt
@@ -100,7 +102,8 @@ class RepackSearch(Struct, frozen=True):
             kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
             request = replace(request, excluded=request.excluded | kept_names)
             kept = build_repack_context(site, request, self.pods, lifted)
-            _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
+            refinement = _ProgramRefinement(kept, request, budget.split(_SEARCH_SHARE))
+            _, sequence = refinement.search(searches_orders=is_verified)
         else:
             return attempt  # every order violates pods
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
@@ -125,7 +128,7 @@ class _ProgramRefinement:
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
         """Search windows; on a small site, `searches_orders` tries every order with fewer re-creations."""
-        if self._time_budget.seconds_left is not None:
+        if self._time_budget.seconds_left is not None:  # have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()
         if is_impossible:

@@ -127,7 +127,7 @@ def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> lis
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
     strict = list(product(_WindowStrategy, [True]))
-    return [*strict, *product(_STEERING_STRATEGIES, [False])]
+    return [*strict, *product(_STEERING_STRATEGIES, [False])]  # uncertain targets come last
 
 
 class _WindowStrategy(Enum):
@@ -540,9 +540,9 @@ def _count_target_hits(
     for runs in range(1, SAMPLES + 1):
         scheduler = base.copy(sample=runs - 1, split_choice=runs - 1)
         for step in window.steps:
-            placement = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
-            if placement is not None and placement[1].machine == step.target.machine:
-                hits[step.source.handle] += 1
+            answer = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
+            _, location = answer if answer is not None else (None, None)
+            hits[step.source.handle] += location is not None and location.machine == step.target.machine
         if time_budget.is_exhausted:
             break
     for step in window.steps:

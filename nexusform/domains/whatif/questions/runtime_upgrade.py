@@ -216,7 +216,7 @@ def simulate_runtime_upgrade(
 
 
 def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
-    """Find the predicted stop of the upgrade, None without one."""
+    """Find the first rack with more unhealthy machines than may fail: the upgrade stops there. None for no stop."""
     last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():
         machines = site.machines_by_rack[rack]

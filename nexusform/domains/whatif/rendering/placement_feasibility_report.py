@@ -92,11 +92,11 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     title = f"Placement of {path} (with the configuration of this directory)"
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
-        verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[
-            2
-        ]  # without its name
+        line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
+        _, _, verdict = line.partition(": ")  # without the name of the placement
     prefix = enclose("", answer.missing, "; ")
-    return Report(title, f"{prefix}{verdict}.", answer.has_findings, (), tuple(_build_sections(answer)))
+    sections = tuple(_build_sections(answer))
+    return Report(title, f"{prefix}{verdict}.", is_finding=answer.has_findings, sections=sections)
 
 
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:

@@ -117,11 +117,12 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
 def _describe_order_search(repack: RepackResult) -> str:
     """Describe how far the orders of re-creations were searched."""
     if repack.searched_orders is None:
-        cause = "VMs were kept because of their pods"
         if repack.unknown_machines:
             cause = f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
         elif repack.movable_vms > repack_orders.MAX_VMS:
             cause = f"the site has {repack.movable_vms:,} movable VMs, more than {repack_orders.MAX_VMS}"
+        else:
+            cause = "VMs were kept because of their pods"
         return f"Not every order was searched: {cause}."
     if repack.orders_cut_at is not None:
         return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
