@@ -136,9 +136,7 @@ class LoopbackPrograms:
         return self._directory / name
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
-        """Return the JSON answer of the API server, {} if the object does not exist. `patch` is the kind of a PATCH
-        body, such as "merge-patch". Raises ProgramProblem.
-        """
+        """Return the API server's JSON answer, {} for no object. `patch`: as "merge-patch". Raises ProgramProblem."""
         try:
             answer = self._send_once(method, path, body, patch)
         except WebError as problem:

@@ -202,9 +202,7 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check that the cluster and its workers exist while no result arrives. Submit tasks again if the worker with
-        their lock is lost. Return the time of the last progress. Raises TaskEngineError.
-        """
+        """Check the cluster, resubmit tasks of lost locks, and return the last progress. Raises TaskEngineError."""
         for submitted in running.values():
             self._send_heartbeat(submitted.task)  # all tasks have the same session
             break

@@ -87,13 +87,9 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
             rejection = SiteDiagnostic(severity="error", id="site-rejected", summary="", detail=site.result.reason)
             findings.append(_build_site_finding(site, rejection))
         elif compute_site_impact(site.result) is PlacementImpact.LOSES and site.result.status is SiteStatus.PLANNED:
-            loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost))
+            loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost)) + "."
             loss_diagnostic = SiteDiagnostic(
-                severity="warning",
-                id="site-loses-workloads",
-                summary="",
-                detail=f"{loss_text}.",
-                level=Level.WARNING.value,
+                severity="warning", id="site-loses-workloads", summary="", detail=loss_text, level=Level.WARNING.value
             )
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)

@@ -42,9 +42,7 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 def compute_site_level(result: SiteResult) -> Level:
     """Compute the level of a site's plan: that of its worst finding."""
-    levels = [
-        Level(site_diagnostic.level) for site_diagnostic in result.diagnostics if not site_diagnostic.is_preexisting
-    ]
+    levels = [Level(item.level) for item in result.diagnostics if not item.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
     if compute_site_impact(result) is PlacementImpact.LOSES:

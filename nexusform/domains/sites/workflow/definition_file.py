@@ -343,10 +343,8 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     assert isinstance(block.body, Body), "the file is of native syntax"
     expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
     # for_each and name are evaluated separately, everything else once per site.
-    other_attributes = tuple(
-        attribute for attribute in block.body.attributes if attribute.name not in _REPETITION_ARGUMENTS
-    )
-    body = replace(block.body, attributes=other_attributes)
+    attributes = tuple(item for item in block.body.attributes if item.name not in _REPETITION_ARGUMENTS)
+    body = replace(block.body, attributes=attributes)
     prepared = _build_site_block(replace(block, body=body), _SITE, reading.problems)
     if "for_each" not in expressions:
         reading.problems.append(build_missing_argument_error("for_each", block.header_span))

@@ -154,7 +154,7 @@ def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[S
             site.inputs_span,
         )
         for name in site.inputs
-        if name not in variables and configuration.root.directory
+        if name not in variables and configuration.root.directory  # "": it could not be read
     ]
     escaped_inputs = {name: _escape_templates(value) for name, value in site.inputs.items() if name in variables}
     text = json_codec.render_json(escaped_inputs).decode()

@@ -257,9 +257,8 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
     if located_errors and result.reason.startswith(located_errors[0].summary):
         # The reason has no location yet.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
-    return replace(
-        result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", "")
-    )  # shorten absolute paths
+    short_reason = reason.replace(f"{root}/", "")  # with absolute paths shortened
+    return replace(result, diagnostics=site_diagnostics, reason=short_reason)
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:

@@ -217,9 +217,7 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count the VMs without capacity over samples of NUMA cells; None if all cells are known. For a single pool the
-    bounds hold for every split.
-    """
+    """Count VMs without capacity over samples of NUMA cells, of a single pool for any split; None without samples."""
     pools = list(_find_lost_pools(site, lost))
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:

@@ -156,9 +156,7 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the affected workloads if these nodes go down, and all pods meanwhile: replacements run on other nodes.
-    `is_drained`: pods are evicted first, as far as PodDisruptionBudgets allow.
-    """
+    """Return the affected workloads while these nodes are down, `is_drained` after evictions, and all pods then."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
     preempted = {

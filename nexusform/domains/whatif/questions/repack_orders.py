@@ -146,12 +146,10 @@ class _OrderSearch:
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
-        minimum_departures = self._compute_missing_departures()
-        if minimum_departures == 0 and (
-            self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want
-        ):
+        departures = self._compute_missing_departures()
+        if departures == 0 and self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want:
             return self._build_sequence(order)
-        if max(minimum_departures, 1) > remaining:  # a lower bound of 0 may still need a re-creation
+        if max(departures, 1) > remaining:  # a lower bound of 0 may still need a re-creation
             return None
         state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
         if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left

@@ -197,9 +197,7 @@ class _ProgramRefinement:
         return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing more capacity than requested: other choices of VMs may have an order. This proves
-        nothing. The last resort is a greedy choice.
-        """
+        """Find windows by freeing more capacity than requested, at last by a greedy choice; without a proof."""
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break

@@ -189,10 +189,9 @@ class _RepackSequenceBuilder:
         self._strategy = strategy
         self._is_steered = strategy is not _WindowStrategy.FREE
         self._is_strict = is_strict and context.scheduler.is_sampled  # without unknown cells, targets are certain
+        # VMs in unknown cells of one machine are chosen all together.
         self._emptied_machines = {
-            source.vm.placement.machine
-            for source in choice.sources
-            if not source.vm.placement.cells  # unknown cells
+            source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
         }
         self._scheduler = context.scheduler.copy()
         self._unsteered: set[int] = set()

@@ -144,10 +144,8 @@ def _describe_certainty(repack: RepackResult) -> str:
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
     fewest, most = min(step.runs for step in steps), max(step.runs for step in steps)
-    samples_text = (
-        f"{fewest} of {fewest} samples" if fewest == most else f"all {fewest} to {most} samples of their window"
-    )
-    text = f"{certain_count} of {len(steps)} land as planned in {samples_text}"
+    samples = f"{fewest} of {fewest} samples" if fewest == most else f"all {fewest} to {most} samples of their window"
+    text = f"{certain_count} of {len(steps)} land as planned in {samples}"
     if certain_count == len(steps):
         return f"{text}, with the cordons below."
     worst_step = min(steps, key=lambda step: step.hits / step.runs)
