@@ -87,7 +87,7 @@ def _format_vms_per_rack(table: PlacementTable) -> str:
 
 
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
-    """Format a pool: `pool1: 12 VMs on zones 1, 4; room for 7 more`, with its racks."""
+    """Format a pool: `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`, with its VMs per rack."""
     capacity = next(
         (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
     )

@@ -365,6 +365,7 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
 
 
 def _build_completion_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
+    """Build the item of a suggestion; the editor sorts the items by `number`."""
     replaced_range = _build_range(source.text, offset - item.typed_length, offset)
     return lsp.CompletionItem(
         label=item.label,

@@ -159,7 +159,7 @@ class _NovaSiteReplay:
         return server
 
     def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the properties of the flavor and of the image of a SKU."""
+        """Return the properties of the flavor and of the image of a SKU; it is named after the flavor, or both."""
         inventory: Body = self._attributes["inventory"]
         flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
         if sku_name in flavors:

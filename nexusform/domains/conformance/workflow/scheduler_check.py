@@ -248,7 +248,7 @@ class KubeSchedulerCheck:
             self.cases.append(self._build_case(body, answers[1:]))  # the first may have missed an event
 
     def _decide(self, body: Body) -> str:
-        """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, CheckTimeExceeded."""
+        """Create a pod; return the node of the decision, "" for none. Raises ProgramProblem, CheckTimeExceeded."""
         self._check_time_limit()
         self._create_pod(body)
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods/{body['metadata']['name']}"

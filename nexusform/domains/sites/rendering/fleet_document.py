@@ -33,8 +33,7 @@ FORMAT_VERSION: Final = "1.0"
 def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     """Build the whole plan as JSON data."""
     groups = group_sites(site.result for site in plan.sites)
-    levels: list[Level] = []
-    levels.extend(compute_site_level(site.result) for site in plan.sites)
+    levels = [compute_site_level(site.result) for site in plan.sites]
     if plan.undeclared:
         levels.append(get_warning_level(UNDECLARED))
     return {

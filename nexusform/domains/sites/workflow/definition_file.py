@@ -372,7 +372,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
 
 
 def _evaluate_name(key: str, expression: Expression | None, names: NameScope, reading: _FileReading) -> str | None:
-    """Evaluate the name of one of many sites; None if invalid."""
+    """Evaluate the name of one site of a `sites` block, by default its key in for_each; None if invalid."""
     if expression is None:
         return key
     value, problems = evaluate_expression(expression, names)
@@ -495,7 +495,7 @@ def _check_site_source(name: str, source: Any, block: _SiteBlock, reading: _File
         detail = f'The site "{name}" has no source: the directory of its root module, here or in `defaults`.'
         yield build_error("missing-required-argument", detail, block.header)
         return
-    if "://" in source or "::" in source:
+    if "://" in source or "::" in source:  # a URL, or a forced getter such as git::
         detail = f'"{source}" is not a local directory. Site sources are local paths such as "./site".'
         yield build_error("remote-module-source", detail, span)
         return

@@ -178,7 +178,8 @@ def read_fleet_plan(
     problems: list[Diagnostic] = []
     for key in key_files:
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
-        problems += check_plan_statement(content.plan.identity, path, key) if not problems else []
+        if not problems:  # otherwise the plan is already refused
+            problems += check_plan_statement(content.plan.identity, path, key)
     if not problems:
         problems = _build_failed_plan_error(path, content.plan) or _verify_part_digests(path, content)
     return (None if problems else content.plan), problems

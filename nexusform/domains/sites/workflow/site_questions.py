@@ -102,7 +102,7 @@ def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> I
 
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Run the replay of a site on an export or Azure."""
+    """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule."""
     source = question.source.replace("SITE", site.name)
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)

@@ -144,7 +144,7 @@ def _read_undeclared_site(
 def _open_known_state(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> StateBackend | None:
-    """Open the backend of a known state by a template, or as a local file; None if neither is possible."""
+    """Open the backend of a known state by a template leading to its location, or as a local file; else None."""
     for template in templates:
         if template.backend == known_state.backend:
             settings = {

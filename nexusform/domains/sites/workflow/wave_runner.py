@@ -195,7 +195,7 @@ class _WaveCounts(Struct):
         if self.wave.max_parallel is not None:
             limits.append(self.wave.max_parallel)
         if self.wave.max_unavailable is not None:
-            limits.append(self.wave.max_unavailable - self.failure_count)
+            limits.append(self.wave.max_unavailable - self.failure_count)  # failed sites stay unavailable
         return max(min(limits), 0)
 
 
@@ -294,7 +294,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """Describe all locks of a wave stopped by one, and how to release them."""
+    """Reject all locked sites of a wave stopped by one; describe their locks and their release, else ""."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]

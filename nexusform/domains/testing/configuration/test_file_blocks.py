@@ -154,7 +154,7 @@ def _decode_content(body: AnyBody, schema: BodySchema, problems: list[Diagnostic
 
 
 def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
-    """Add a run block, unless its name is used already."""
+    """Add a run block; report a name used already."""
     run = _decode_run(block, problems)
     if run is None:
         return
@@ -233,7 +233,7 @@ def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> Addre
 
 
 def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str, Span | None]:
-    """Return the directory of the module tested in a run ("" = the tested configuration), and its span."""
+    """Return the directory and span of the module of a run; "" for the tested configuration or after errors."""
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
         return "", None

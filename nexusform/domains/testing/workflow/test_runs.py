@@ -222,6 +222,7 @@ class RunBlockExecutor(Struct):
             replaces=block.replace_addresses,
         )
         plan = session.plan(options).plan
+        # A test does not report the risks of a plan.
         relevant_diagnostics = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
         unexpected_problems, missing_failures = filter_expected_failures(
             block.expected_failures, relevant_diagnostics, block.header

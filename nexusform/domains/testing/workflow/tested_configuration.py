@@ -197,7 +197,7 @@ def _evaluate_override(
         return {}
     value, new_problems = evaluate_expression(expression, scope)
     problems += new_problems
-    plain_value = convert_to_plain(value)[0]
+    plain_value, _ = convert_to_plain(value)
     if isinstance(plain_value, dict):
         return plain_value
     if not has_errors(new_problems):
@@ -270,6 +270,7 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
     if not isinstance(expression_map, ObjectCons):
         problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
         return {}
+    # Computed names are ignored.
     outputs: dict[str, Expression] = {}
     for key, value in expression_map.items:
         expression = key.expression

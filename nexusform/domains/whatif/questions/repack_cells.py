@@ -193,7 +193,7 @@ class _PatternSearch:
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
-    """Return remains and disk with one more VM; None if it does not fit in every split."""
+    """Return remains and disk with one more VM; None if it does not fit in some split (possible use of cells)."""
     remaining_disk = None if disk is None else disk - share.disk
     if remaining_disk is not None and remaining_disk < 0:
         return None

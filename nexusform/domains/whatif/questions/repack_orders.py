@@ -169,7 +169,7 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Build the windows; try every sequence of VMs down together."""
+        """Build the windows; None if impossible. Try the VMs of each step (several in an exchange) in any order."""
         for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
@@ -224,7 +224,7 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Search below every group of VMs re-created together."""
+        """Re-create groups of VMs together, and search below each; return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -374,7 +374,7 @@ class _OrderSearch:
 
     def _compute_missing_departures(self) -> int:
         """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
-        # By number of VMs of the demand: departures from the machines so far.
+        # By number of VMs of the demand: the fewest departures to place them on the machines so far.
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():
             if not state.machine.admits_demand:

@@ -104,7 +104,7 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
 def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
     """Build the steps of a repacking, window by window."""
     locations: dict[_VmKey, Placement | None] = {}
-    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
+    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]  # by number of the pool
     for window in repack.windows:
         for step in window.steps:
             locations[clusters[step.source.pool].id, step.source.vm.name] = step.target

@@ -146,7 +146,7 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
-    """Build the data of the answer: the rows of the placement, and its rejected clusters."""
+    """Build the answer as data: feasibility of this and other placements, data not read, changed bindings."""
     changed = _select_bindings(answer.plan, PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
         "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),

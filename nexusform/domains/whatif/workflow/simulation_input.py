@@ -220,7 +220,7 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
-    """Read the clusters of the current configuration's data blocks over the state."""
+    """Read the clusters in data blocks of the current configuration, with references evaluated from the state."""
     configuration, _ = load_project_configuration(location)
     if not _has_node_data(configuration):
         return {}, []
