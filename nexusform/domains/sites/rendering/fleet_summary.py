@@ -57,7 +57,7 @@ def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
-    """Group rejected or failed sites by reason, most frequent first."""
+    """Group sites by reason, most frequent first; shared reasons are without site names and data locations."""
     grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
     reasons = [
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])

@@ -165,7 +165,7 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs found where the rule places them, with the best rack_spread of each site."""
+    """Summarize the VMs observed as the rule places them, with the best rack_spread of each site."""
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
     ]

@@ -227,7 +227,7 @@ def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Seq
 
 
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Find a cycle of sites, starting with the first name; [] if there is none."""
+    """Find a cycle of sites, following dependencies from the first name; [] if there is none."""
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
     while free := [name for name, other_sites in pending.items() if not other_sites & pending.keys()]:
         for name in free:

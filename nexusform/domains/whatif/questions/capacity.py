@@ -210,9 +210,8 @@ def _group_by_zone(
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]
-        free = sum_count_intervals(
-            free_by_rack[rack] for rack in zone_racks if rack in free_by_rack
-        )  # planned: none now
+        # Planned racks have no free capacity now.
+        free = sum_count_intervals(free_by_rack[rack] for rack in zone_racks if rack in free_by_rack)
         planned = sum(planned_by_rack.get(rack, 0) for rack in zone_racks)
         capacities.append(ZoneCapacity(zone, tuple(zone_racks), free, planned))
     return tuple(capacities)

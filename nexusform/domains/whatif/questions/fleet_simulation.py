@@ -268,7 +268,7 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer the millicores and bytes used by unmanaged pods from those available at the last plan; 0 if unknown."""
+    """Infer millicores and bytes of unmanaged pods from how much less was available at the last plan; 0 if unknown."""
     if last_member is None:
         return 0, 0
     managed_usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources

@@ -376,6 +376,7 @@ def _build_machines(
                 if existing.handle in movable_vms:
                     movable_by_cell[cell].append(movable_vms[existing.handle])
         unknown_cell_vms = [existing for existing in vms if not existing.placement.cells]
+        # VMs in unknown cells leave together or not at all.
         is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
         movable_unknown_vms = [movable_vms[existing.handle] for existing in unknown_cell_vms if is_all_movable]
         host = RepackMachine(
