@@ -270,8 +270,7 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
     if not isinstance(expression_map, ObjectCons):
         problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
         return {}
-    # Computed names are ignored.
-    outputs: dict[str, Expression] = {}
+    outputs: dict[str, Expression] = {}  # computed names are ignored
     for key, value in expression_map.items:
         expression = key.expression
         if isinstance(expression, StringLiteral):

@@ -196,7 +196,7 @@ def _find_affected_workloads(
 
 
 def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[RecreatedPool]:
-    """Re-create the lost VMs of NKS clusters in `scheduler`, pool by pool in creation order."""
+    """Place new VMs for the lost VMs of NKS clusters in `scheduler`, pool by pool in creation order."""
     for cluster, pool, down in _find_lost_pools(site, lost):
         placement_result = place_replacements(scheduler, pool, down)
         reason = placement_result.shortage.reason if placement_result.shortage is not None else ""

@@ -150,15 +150,10 @@ def simulate_kubernetes_upgrade(
     if pods is not None:
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
+    version = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
+    address = cluster.pools[0].address
     return KubernetesUpgrade(
-        cluster_id=cluster.id,
-        cluster=cluster.name,
-        site_id=site.id,
-        version=next((pool.owner.version for pool in cluster.pools if pool.owner.version), ""),
-        pools=pools,
-        address=cluster.pools[0].address,
-        disruptions=obstacles,
-        samples=samples,
+        cluster.id, cluster.name, site.id, version, pools, address=address, disruptions=obstacles, samples=samples
     )
 
 

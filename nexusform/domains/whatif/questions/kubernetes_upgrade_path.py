@@ -196,14 +196,11 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot,
-    requested: VmOwnerSnapshot,
-    versions: Sequence[KubernetesVersion],
-    pods: Mapping[str, ClusterPods],
+    site: SiteSnapshot, requested: VmOwnerSnapshot, path: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
-    """Upgrade one cluster through these versions, the running one first; return its hops and the resulting site."""
+    """Upgrade a cluster along a path of versions, the running one first; return its hops and the resulting site."""
     hops: list[ClusterUpgradeHop] = []
-    for start, end in pairwise(versions):
+    for start, end in pairwise(path):
         # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))

@@ -224,7 +224,7 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Re-create groups of VMs together, and search below each; return the first windows found, or None."""
+        """Try to re-create groups of VMs together, and search below each; return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)

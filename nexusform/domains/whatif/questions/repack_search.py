@@ -187,9 +187,7 @@ class _ProgramRefinement:
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
 
     def _refine_program(self, choice: RepackChoice) -> bool:
-        """Add detail to the program: the spread of crowding pools, else the disk of single machines of the choice.
-        Return False if there is nothing to add.
-        """
+        """Add detail to the program: the spread of crowding pools, else the disk of machines; return False for none."""
         if choice.crowding_pools - self._tracked_pools:
             self._tracked_pools |= choice.crowding_pools
             return True

@@ -73,11 +73,9 @@ def _build_summary(repack: RepackResult) -> str:
             vms = format_count(recreations, "VM")
             return f"{vms} to re-create; this is the minimum (proved)."
         case RepackStatus.GAP if recreations:
-            bound = repack.bound or 0
+            bound, vms = repack.bound or 0, format_count(recreations, "VM")
             per_cent = 100 * (recreations - bound) / recreations
-            return (
-                f"{format_count(recreations, 'VM')} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
-            )
+            return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
             return f"No solution found, none ruled out: at least {repack.bound} re-creations."
     if repack.bound is not None and repack.request.moves is not None:

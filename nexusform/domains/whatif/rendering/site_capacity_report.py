@@ -73,9 +73,7 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
     )
     if answer.closed:
         causes = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
-        yield (
-            f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not counted: {causes}."
-        )
+        yield f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not counted: {causes}."
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
     yield "Each count assumes that only this SKU is added."

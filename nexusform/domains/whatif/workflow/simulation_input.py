@@ -103,9 +103,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
 
 
 def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:
-    """Read the snapshot and the known pods from the state or after a saved plan. Without `has_pods` (a question not
-    about pods), also warn of observed nodes without a VM.
-    """
+    """Read the snapshot and pods from the state or after a plan. Without `has_pods`, warn of nodes without a VM."""
     source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
