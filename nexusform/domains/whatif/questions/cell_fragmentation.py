@@ -200,7 +200,7 @@ def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
-    """Determine the use of a cell for a SKU, as in FragmentationCounts. `unknown_machines` have VMs in unknown cells."""
+    """Determine the use of a cell for a SKU, see FragmentationCounts. `unknown_machines` have VMs in unknown cells."""
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED
     if cell.machine.name in unknown_machines:
