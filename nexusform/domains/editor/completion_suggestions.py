@@ -64,7 +64,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         return []
     attribute = schema_lookup.find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)
-    if quoted_match is not None and line_prefix.count('"') % 2:
+    if quoted_match is not None and line_prefix.count('"') % 2:  # inside of quotes
         return list(_suggest_values(argument, attribute, module, quoted_match[1]))
     reference_match = _REFERENCE.search(line_prefix)
     assert reference_match is not None, "the pattern matches an empty text, too"
@@ -90,7 +90,8 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
     set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
     length = len(typed_text.encode())
     # Suggestions for arguments not set yet, required ones first.
-    for name, attribute in sorted(schema_lookup.list_settable(schema), key=lambda item: not item[1].required):
+    arguments = sorted(schema_lookup.list_settable(schema), key=lambda name_and_schema: not name_and_schema[1].required)
+    for name, attribute in arguments:
         if name not in set_names:
             detail = describe_type(attribute.type) + (", required" if attribute.required else "")
             text = schema_lookup.describe_attribute(name, attribute)
@@ -99,7 +100,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
         label = ' "$1"' if nested.nesting is Nesting.MAP else ""
         insert = f"{name}{label} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, length, "block", schema_lookup.describe_block(name, nested))
-    if len(blocks) == 1:
+    if len(blocks) == 1:  # nested blocks have no meta-arguments
         for name, text in schema_lookup.META_ARGUMENTS.items():
             if name not in set_names:
                 yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
@@ -144,11 +145,6 @@ def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[
         if symbol_parent == prefix:
             yield name, symbol.kind
         elif symbol.reference == prefix:
-            yield from _list_attributes(symbol)
-
-
-def _list_attributes(symbol: Symbol) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of a resource or data block with their types."""
-    schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
-    for name, attribute in schema.attributes.items():
-        yield name, describe_type(attribute.type)
+            schema = schema_lookup.get_schemas(symbol.kind).get(symbol.type, schema_lookup.UNKNOWN_SCHEMA)
+            for attribute_name, attribute in schema.attributes.items():
+                yield attribute_name, describe_type(attribute.type)

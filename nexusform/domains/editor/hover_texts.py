@@ -26,6 +26,7 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
                 return f"**`{expression.value}`** {meaning}"
         if schema_attribute is not None:
             return schema_lookup.describe_attribute(attribute.name, schema_attribute)
+        # Only top-level blocks have meta-arguments.
         return schema_lookup.META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
     if blocks and is_within(blocks[-1].header_span, offset):
         return _describe_block(preview, blocks)
@@ -33,7 +34,7 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
 
 
 def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occurrence: Occurrence) -> str:
-    """Return the type of a declared name, and the placement of its VMs."""
+    """Return documentation and placement of VMs of a resource or data source, or the type of another name."""
     symbol = occurrence.symbol
     block = module.find_declaration_block(symbol)
     parts = [f"**`{symbol.reference}`**"]
@@ -62,7 +63,7 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
-    """Return the documentation of a block, and the placement of a pool's VMs."""
+    """Return the placement of a pool's VMs if it is predicted, else the documentation of the block."""
     block = blocks[-1]
     if len(blocks) == 1:
         return schema_lookup.TOP_LEVEL.get(block.type, "")

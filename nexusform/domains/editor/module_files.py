@@ -78,9 +78,7 @@ class ModuleText(Struct, frozen=True):
 
     def list_symbols(self) -> dict[Symbol, FileRange]:
         """Return the declarations of the module with their ranges, in the order of the files."""
-        return {
-            occurrence.symbol: occurrence.range for occurrence in self.list_occurrences() if occurrence.is_declaration
-        }
+        return {item.symbol: item.range for item in self.list_occurrences() if item.is_declaration}
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
         """Return the occurrence at a byte of a file, including the end of the name."""
@@ -133,6 +131,7 @@ def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: C
 
 
 def _read_configuration_file(path: str, confinement: Confinement) -> str | None:
+    """Return the text of a file, None if it cannot be read or is not UTF-8."""
     try:
         return read_regular(confinement.resolve_path_of_operator(path), _MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError):
@@ -180,7 +179,8 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
         yield Occurrence(symbol, _get_label_range(path, text, labels[1].span), is_declaration=True)
     elif block.type == "locals":
         for local in get_native_body(block).attributes:
-            yield Occurrence(Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True)
+            range_in_file = FileRange(path, local.name_span.start.byte, local.name_span.end.byte)
+            yield Occurrence(Symbol("local", "", local.name), range_in_file, is_declaration=True)
 
 
 def _list_traversals(block: Block) -> Iterator[Traversal]:
@@ -207,6 +207,7 @@ def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -
 
 
 def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRange:
+    """Return the range of the name in a step such as `.name`, without the dot and blanks before it."""
     start, end = step.span.start.byte, step.span.end.byte
     while start < end and text[start : start + 1] in (b".", b" ", b"\t", b"\n", b"\r"):
         start += 1
@@ -214,13 +215,9 @@ def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRang
 
 
 def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
-    full_range = _create_range(path, span)
-    quote_length = text[full_range.start : full_range.start + 1] == b'"'
-    return FileRange(path, full_range.start + quote_length, full_range.end - quote_length)
-
-
-def _create_range(path: str, span: Span) -> FileRange:
-    return FileRange(path, span.start.byte, span.end.byte)
+    start, end = span.start.byte, span.end.byte
+    quote_length = 1 if text[start : start + 1] == b'"' else 0
+    return FileRange(path, start + quote_length, end - quote_length)
 
 
 # --- renaming -----------------------------------------------------------------------------------
@@ -314,8 +311,8 @@ def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[
         similarities.append((SequenceMatcher(None, current_word, name.casefold()).ratio(), word))
     if not similarities:
         return
-    best_ratio, word = max(similarities, key=lambda item: item[0])
-    is_unique = sum(item == best_ratio for item, _ in similarities) == 1
+    best_ratio, word = max(similarities, key=lambda ratio_and_word: ratio_and_word[0])
+    is_unique = sum(ratio == best_ratio for ratio, _ in similarities) == 1
     current_word = word[0].decode(errors="replace")
     if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
         location = FileRange(range_in_file.path, word.start(), word.end())

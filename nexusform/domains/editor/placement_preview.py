@@ -39,7 +39,7 @@ class PlacementPreview(Struct, frozen=True):
 
 
 def build_saved_preview(directory: str) -> PlacementPreview:
-    """Return the preview of a plan on the recorded state; without locks and reads. It is empty without a plan."""
+    """Return the preview of a plan over the state, made without a lock and providers. It is empty if planning fails."""
     location = create_editor_context(directory, dict(os.environ))
     project = open_project(location).project
     if project is None:
@@ -68,12 +68,12 @@ def build_preview(plan: Plan) -> PlacementPreview:
         hints.setdefault(key, []).append(_format_vms_per_rack(table))
         texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
     for row in plan.placements:
-        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):  # not in a table
             hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
     return PlacementPreview(
-        {key: _join_first_texts(parts, "; ") for key, parts in hints.items()},
-        {key: _join_first_texts(parts, "\n\n") for key, parts in texts.items()},
-        tuple(finding for finding in plan.diagnostics if finding.subject is not None),
+        hints={key: _join_first_texts(parts, "; ") for key, parts in hints.items()},
+        texts={key: _join_first_texts(parts, "\n\n") for key, parts in texts.items()},
+        findings=tuple(finding for finding in plan.diagnostics if finding.subject is not None),
     )
 
 
@@ -87,7 +87,7 @@ def _format_vms_per_rack(table: PlacementTable) -> str:
 
 
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
-    """Format a pool: `pool1: 12 VMs on zones 1, 4; room for 7 more`, with its racks."""
+    """Format a pool: `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`, with its VMs per rack."""
     capacity = next(
         (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
     )

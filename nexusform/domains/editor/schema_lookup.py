@@ -59,7 +59,7 @@ def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
     schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)
     for block in blocks[1:]:
         block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
-        if block_type != "content":
+        if block_type != "content":  # the body of a dynamic block
             schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
     return schema
 

@@ -82,9 +82,8 @@ class EditorState(Struct):
     def load_module(self, path: str) -> ModuleText:
         """Return the module of a file, as in the editor."""
         directory = str(Path(path).parent)
-        return read_module(
-            directory, self.unsaved_texts, create_editor_context(directory, dict(os.environ)).confinement
-        )
+        location = create_editor_context(directory, dict(os.environ))
+        return read_module(directory, self.unsaved_texts, location.confinement)
 
     def update_document(self, uri: str) -> None:
         """Update the text of a document from the editor, and check its module."""
@@ -94,7 +93,7 @@ class EditorState(Struct):
 
     def publish_diagnostics(self, path: str) -> None:
         """Validate the module of a file and publish its diagnostics."""
-        if not path:
+        if not path:  # the document is no file
             return
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
@@ -108,7 +107,7 @@ class EditorState(Struct):
         for diagnostic in (*validation.diagnostics, *plan_findings):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             source = validation.sources.get(file)
-            start = lsp.Position(0, 0)
+            start = lsp.Position(0, 0)  # for diagnostics without a location
             marker_range = lsp.Range(start, start)
             if diagnostic.subject is not None and source is not None:
                 span = diagnostic.subject
@@ -122,17 +121,17 @@ class EditorState(Struct):
                 source="nexusform",
             )
             by_file.setdefault(file, []).append((marker, diagnostic))
+        # Files without diagnostics now lose their markers.
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
             markers = [marker for marker, _ in self.published[file]]
-            self.server.text_document_publish_diagnostics(
-                lsp.PublishDiagnosticsParams(uris.from_fs_path(file) or "", markers)
-            )
+            parameters = lsp.PublishDiagnosticsParams(uris.from_fs_path(file) or "", markers)
+            self.server.text_document_publish_diagnostics(parameters)
         self.marked_files[directory] = set(by_file)
 
     def update_preview(self, path: str) -> None:
         """Plan the saved files of a module, for hints and for findings of the plan."""
-        if not path:
+        if not path:  # the document is no file
             return
         directory = str(Path(path).parent)
         self.previews[directory] = build_saved_preview(directory)
@@ -215,9 +214,8 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
         source = module.files.get(path)
         if source is None:
             return None
-        text = build_hover_text(
-            module, editor.get_preview(path), path, convert_to_byte(source.text, parameters.position)
-        )
+        offset = convert_to_byte(source.text, parameters.position)
+        text = build_hover_text(module, editor.get_preview(path), path, offset)
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
@@ -309,6 +307,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
 def _find_symbol_at_cursor(
     editor: EditorState, parameters: lsp.DefinitionParams | lsp.ReferenceParams | lsp.RenameParams
 ) -> tuple[ModuleText, Occurrence | None]:
+    """Return the module of the file, and the occurrence of a symbol at the cursor, None without one."""
     path = _resolve_path(parameters.text_document.uri)
     module = editor.load_module(path)
     source = module.files.get(path)
@@ -345,12 +344,11 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
     symbols = []
     items: list[Block | Attribute] = [*body.attributes, *body.blocks]
     for item in sorted(items, key=lambda candidate: candidate.span.start.byte):
-        name, kind = item.name if isinstance(item, Attribute) else item.type, "argument"
-        head, children = item.name_span if isinstance(item, Attribute) else item.header_span, []
-        if isinstance(item, Block):
-            kind = item.type if is_top else "block"
+        if isinstance(item, Attribute):
+            name, kind, head, children = item.name, "argument", item.name_span, []
+        else:
             labels = [label.value for label in item.labels]
-            name = " ".join([item.type, *labels])
+            name, kind, head = " ".join([item.type, *labels]), item.type if is_top else "block", item.header_span
             if kind in MODES and len(labels) == 2:
                 name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
             children = _list_symbols(get_native_body(item), text)
@@ -367,6 +365,7 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
 
 
 def _build_completion_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
+    """Build the item of a suggestion; the editor sorts the items by `number`."""
     replaced_range = _build_range(source.text, offset - item.typed_length, offset)
     return lsp.CompletionItem(
         label=item.label,
@@ -385,6 +384,7 @@ def convert_to_byte(text: str, position: Position) -> int:
     lines, starts = _split_lines_with_offsets(text)
     if position.line >= len(lines):
         return starts[-1] - 1
+    # A character of a position is a UTF-16 unit of two bytes.
     units = lines[position.line].decode().encode("utf-16-le")[: 2 * position.character]
     return starts[position.line] + len(units.decode("utf-16-le", errors="ignore").encode())
 

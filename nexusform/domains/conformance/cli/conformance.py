@@ -53,13 +53,11 @@ def score_predictions(arguments: ConformanceArguments) -> int:
         problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
     screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
     if arguments.as_json:
-        systems = [
+        scores = [
             {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
             for (system, version), item in sorted(score.systems.items())
         ]
-        write_to_stdout(
-            json.encode({"format_version": "1.0", "systems": systems, "wrong": score.wrong}) + b"\n", "json"
-        )
+        write_to_stdout(json.encode({"format_version": "1.0", "systems": scores, "wrong": score.wrong}) + b"\n", "json")
     elif score.systems:
         screen.print_text(_render_score(score))
     if has_errors(problems):
@@ -77,7 +75,7 @@ def _render_score(score: ConformanceScore) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)
+            cell.ljust(width) if column < 2 else cell.rjust(width)  # names, then numbers
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

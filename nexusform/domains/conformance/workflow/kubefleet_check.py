@@ -43,7 +43,7 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the clusters of the new placements of a plan. Raises ProgramCheckProblem."""
+    """Check the clusters of a plan's new, cluster-scoped placements. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     placements = list(fleet.outcome.placements.values()) if fleet is not None else []
     members = fleet.outcome.member_list.members if fleet is not None else ()
@@ -155,6 +155,7 @@ class FleetCheck:
             self._members[index] = self._running.call("GET", path)
 
     def _send_heartbeats(self) -> None:
+        """Report the status of every member, as its agent does."""
         self._last_heartbeat = time.monotonic()
         for path, member, generation in self._agents:
             status = _build_member_agent_status(member, generation)
@@ -167,7 +168,7 @@ class FleetCheck:
         """Compare the clusters of a placement. Raises ProgramProblem."""
         name = placement.spec.configuration.name
         manifest = self._manifests.get(name)
-        if manifest is None:
+        if manifest is None:  # not part of the exported manifests
             return
         if time.monotonic() > self._last_heartbeat + _HEARTBEAT_SECONDS:
             self._send_heartbeats()

@@ -54,9 +54,7 @@ _NODE_INFO: Final = dict.fromkeys(
 
 
 def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
-    """Build the object of a pod: on a node, or to be scheduled. `only_node`: the node of a DaemonSet's pod. Raises
-    UnsupportedPodError.
-    """
+    """Build a pod on `node`, or to be scheduled; a DaemonSet's only on `only_node`. Raises UnsupportedPodError."""
     body: Body = {
         "containers": _build_containers(spec),
         "priority": spec.priority,
@@ -90,7 +88,7 @@ def check_pod_support(spec: PodSpec) -> None:
 
 def build_default_service(spec: PodSpec) -> Body | None:
     """Build the Service behind the cluster's default spreading of a pod, None for none. Raises UnsupportedPodError."""
-    if spec.spread or spec.default_spread is None:
+    if spec.spread or spec.default_spread is None:  # constraints of its own replace the default ones
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:
         raise UnsupportedPodError("default spreading by expressions")
@@ -145,7 +143,7 @@ def _build_toleration(item: Toleration) -> Body:
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     """Build the affinity of a pod."""
     terms = spec.node_terms
-    if only_node:
+    if only_node:  # as the DaemonSet controller does, each term also requires the node
         own = Requirement("metadata.name", "In", (only_node,))
         terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, own)) for term in terms or (NodeSelectorTerm(),))
     node: Body = {}

@@ -136,7 +136,7 @@ class LoopbackPrograms:
         return self._directory / name
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
-        """Return the JSON answer of the API server, {} if the object does not exist. Raises ProgramProblem."""
+        """Return the API server's JSON answer, {} for no object. `patch`: as "merge-patch". Raises ProgramProblem."""
         try:
             answer = self._send_once(method, path, body, patch)
         except WebError as problem:
@@ -170,6 +170,7 @@ class LoopbackPrograms:
         return None
 
     def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
+        """Send a request to the API server; `path` may have a query. Raises WebError."""
         assert self._client is not None, "start_api_server was called"
         headers = {"Content-Type": f"application/{patch}+json"} if patch else {}
         path, _, query = path.partition("?")

@@ -38,9 +38,7 @@ _MAX_DIFFERENCES: Final = 100
 
 
 class _NovaDriverRequest(Struct):
-    """Request of the driver, and the prediction for it: `predicted` is "" for a VM without a decision to check.
-    `servers` run before it.
-    """
+    """Request of the driver. `predicted`: host, "" without a decision to check. `servers`: those running before."""
 
     address: str
     name: str
@@ -52,14 +50,13 @@ class _NovaDriverRequest(Struct):
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
     """Check the decisions on the VMs of all OpenStack sites. Raises ProgramCheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
-    replays = [_NovaSiteReplay(result, site) for site in on_nova]
-    sites = [replay for replay in replays if replay.total]
+    replays = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]  # with decisions
     program = shutil.which(python)
     if program is None:
         raise ProgramCheckProblem(f"{python} is no program.")
     try:
         with open_programs(str(Path(program).parent)) as running:
-            answers, has_timed_out = _run_driver(running, Path(program).name, sites, seconds)
+            answers, has_timed_out = _run_driver(running, Path(program).name, replays, seconds)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
     # The driver answers with the versions of its programs, then with the best hosts for each request.
@@ -67,29 +64,30 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     checked = 0
     differences: list[DecisionDifference] = []
     cases: list[Body] = []
-    for (site, request), hosts in zip(((s, r) for s in sites for r in s.requests), answers[1:], strict=False):
+    requests = ((replay, request) for replay in replays for request in replay.requests)
+    for (replay, request), hosts in zip(requests, answers[1:], strict=False):  # the time may end before the last one
         checked += bool(request.predicted)
         if request.predicted not in ("", *hosts) and len(differences) < _MAX_DIFFERENCES:
             actual = next(iter(hosts), "")
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
-            cases.append(site.build_case(request, hosts, version))
-    total = sum(site.total for site in sites)
+            cases.append(replay.build_case(request, hosts, version))
+    total = sum(replay.total for replay in replays)
     return ProgramCheckOutcome(
         ProgramCheck(PROGRAM, version, checked, total, "VM", tuple(differences)), tuple(cases), has_timed_out
     )
 
 
 def _run_driver(
-    running: LoopbackPrograms, program: str, sites: list[_NovaSiteReplay], seconds: float
+    running: LoopbackPrograms, program: str, replays: list[_NovaSiteReplay], seconds: float
 ) -> tuple[list[Any], bool]:
     """Return the answers, and whether the time ended before the last one. Raises ProgramProblem."""
     driver, source, answers = map(running.get_path, (_DRIVER, "sites.jsonl", "answers.jsonl"))
     driver.write_bytes(resources.files(__package__).joinpath(_DRIVER).read_bytes())
-    source.write_bytes(b"".join(json.encode(site.build_document()) + b"\n" for site in sites))
+    source.write_bytes(b"".join(json.encode(replay.build_document()) + b"\n" for replay in replays))
     running.start(program, "-I", "-W", "ignore", str(driver), str(source), str(answers))
     has_timed_out = not running.wait_for_end(program, seconds)
     lines = answers.read_bytes().splitlines(keepends=True) if answers.exists() else []
-    return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out
+    return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out  # without a half-written one
 
 
 class _NovaSiteReplay:
@@ -156,12 +154,12 @@ class _NovaSiteReplay:
             key = sku.record.removeprefix(SERVER_RECORD)
             figures = ("dedicated_vcpus", "emulator_vcpus")
             server |= {name: inventory["servers"][key].get(name) or 0 for name in figures}
-        elif sku.record:
+        elif sku.record:  # the name of a flavor, or of one with an image
             server["properties"], server["image"] = self._build_flavor_and_image_properties(sku.record)
         return server
 
     def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the properties of the flavor and of the image of a SKU."""
+        """Return the properties of the flavor and of the image of a SKU; it is named after the flavor, or both."""
         inventory: Body = self._attributes["inventory"]
         flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
         if sku_name in flavors:
@@ -171,6 +169,7 @@ class _NovaSiteReplay:
         return get_mapping(flavors.get(flavor, {}), "properties"), get_mapping(images, image)
 
     def _build_site(self) -> Body:
+        """Build the site of the driver without servers and requests: its hosts and settings."""
         attributes = self._attributes
         names = ("enabled_filters", "weight_multipliers", "host_subset_size", "pci_aliases")
         settings = {name: attributes[name] for name in names if attributes.get(name) is not None}
@@ -192,7 +191,7 @@ class _NovaSiteReplay:
                 and len(hints) <= 1
                 and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
             ):
-                predicted = host
+                predicted = host  # the driver can repeat the decision
                 group = _build_server_group(hints[0]) if hints else None
             sku = demand.sku
         else:

@@ -97,7 +97,9 @@ class OpenstackPlacementService:
 
 
 class NovaSiteState:
-    """Hosts and servers of one site, in Placement and as Nova's host states."""
+    """Hosts and servers of one site, in Placement and as Nova's host states. By host: `providers` are UUIDs of resource
+    providers, `numbers` their rows. `classes` are rows of resource classes by name.
+    """
 
     def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:
         self.placement = placement
@@ -124,17 +126,15 @@ class NovaSiteState:
         self.filters = [known[name]() for name in names]
         for item in self.filters:
             if hasattr(item, "servicegroup_api"):
-                item.servicegroup_api.service_is_up = lambda service: service["is_up"]
+                item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # by update_host_state
         self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
 
     def create_providers(self) -> None:
         """Create the resource providers of the hosts, with their inventories, traits and zones."""
         hosts, insert = self.document["hosts"], self.placement.insert
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
-        numbers = self.numbers = {name: number for number, name in enumerate(hosts, start=1)}
-        zones = {
-            zone: number for number, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))
-        }
+        numbers = self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
+        zones = {zone: row for row, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))}
         classes = self.classes = self.placement.read_ids(models.ResourceClass)
         trait_ids = self.placement.read_trait_ids(
             {trait for host in hosts.values() for trait in host.get("traits", ())}
@@ -377,7 +377,7 @@ def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None)
 
 
 def build_numa_topology(cells: list[dict[str, Any]]) -> str | None:
-    """Build the NUMA cells of a host as Nova stores them."""
+    """Build the NUMA cells of a host as Nova stores them, None if they are not known."""
     if not cells:
         return None
     numa_cells = [

@@ -241,10 +241,10 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):
         _add_case_result(score, item, *_predict_case_answer(answer, item))
     following = next(remaining, None)
-    if following is None:
+    if following is None:  # too few for more processes
         return score
     with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
-        waiting: deque[LocatedConformanceCase] = deque()
+        waiting: deque[LocatedConformanceCase] = deque()  # answers arrive in the order of their cases
 
         def list_waiting() -> Iterator[LocatedConformanceCase]:
             for item in chain([following], remaining):
@@ -265,6 +265,7 @@ def _predict_case_answer(answer: Answer, item: LocatedConformanceCase) -> tuple[
 
 
 def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
+    """Count the answer to a case, or the `reason` for no answer; keep it if it is not right."""
     case = item.case
     system = score.systems.setdefault((case.system, case.version), SystemVersionScore())
     system.decisions += 1

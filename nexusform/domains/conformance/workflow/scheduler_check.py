@@ -58,6 +58,7 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> P
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
     has_timed_out = False
+    # A pod without a trigger has no decision in this plan.
     total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())
     try:
         version = read_version(Path(programs, PROGRAM), "--version")
@@ -112,14 +113,15 @@ class KubeSchedulerCheck:
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
         """Check the decisions of one prediction. Raises ProgramProblem, CheckTimeExceeded."""
         self._prediction += 1
-        if inputs.cluster.nominated_pods:
+        if inputs.cluster.nominated_pods:  # their nominations are not re-created
             return
         self._replace_cluster(inputs.cluster)
 
         def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
+            """Compare the decision on the next pod of the prediction, if the check supports the pod."""
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
-                return
+                return  # no decision, or one with evictions or volumes: beyond the check
             try:
                 check_pod_support(scheduler.group.spec)
                 self._sync_running_pods_with_prediction(scheduler)
@@ -142,7 +144,7 @@ class KubeSchedulerCheck:
         for name, labels in cluster.namespaces.items():
             self._ensure_namespace(name, dict(labels))
         if self._cluster is not None and self._cluster.nodes == cluster.nodes:
-            return
+            return  # its pods are synchronized before each decision
         for (spec, _), names in self._pods.items():
             for name in names:
                 self._delete_pod(spec.namespace, name)
@@ -161,6 +163,7 @@ class KubeSchedulerCheck:
         time.sleep(_SETTLE_SECONDS)
 
     def _ensure_namespace(self, name: str, labels: dict[str, str]) -> None:
+        """Create a namespace with these labels, or label an existing one; only once for each name."""
         if name in self._namespaces:
             return
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -179,7 +182,7 @@ class KubeSchedulerCheck:
         if any(spec.is_terminating for spec, _ in required):
             raise UnsupportedPodError("terminating pods")
         for key in self._pods.keys() - required.keys():
-            required[key] = 0
+            required[key] = 0  # all of these are deleted below
         for (spec, node), count in required.items():
             names = self._pods.setdefault((spec, node), [])
             while len(names) > count:
@@ -225,9 +228,8 @@ class KubeSchedulerCheck:
         if is_daemon and not outcome.node:
             raise UnsupportedPodError("a daemon without a node")
         self._replace_spreading_service(build_default_service(spec))
-        only_node, expected = outcome.node, {outcome.node}
-        if not is_daemon:
-            only_node, expected = "", _predict_best_nodes(scheduler)
+        only_node = outcome.node if is_daemon else ""
+        expected = {outcome.node} if is_daemon else _predict_best_nodes(scheduler)
         body = build_pod_manifest(spec, next(self._names), only_node=only_node)
         answers = [self._decide(body)]
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
@@ -243,10 +245,10 @@ class KubeSchedulerCheck:
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
             self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-            self.cases.append(self._build_case(body, answers[1:]))
+            self.cases.append(self._build_case(body, answers[1:]))  # the first may have missed an event
 
     def _decide(self, body: Body) -> str:
-        """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, CheckTimeExceeded."""
+        """Create a pod; return the node of the decision, "" for none. Raises ProgramProblem, CheckTimeExceeded."""
         self._check_time_limit()
         self._create_pod(body)
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods/{body['metadata']['name']}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -153,7 +153,7 @@ def _select_waves(
     # A wave without changes blocks no other wave.
     pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]
     started_wave = progress.find_unfinished_wave()
-    if not unfinished_names or (progress.lines and not pending_names and not started_wave):
+    if not unfinished_names or (progress.lines and not pending_names and not started_wave):  # the rest is unchanged
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in finished_names:
@@ -180,7 +180,7 @@ def _select_waves(
         return (), [
             build_error("unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {wave_list}.')
         ]
-    if arguments.wave in pending_names[1:]:
+    if arguments.wave in pending_names[1:]:  # an earlier wave is pending
         detail = (
             f'The wave "{pending_names[0]}" is before "{arguments.wave}" and was not applied yet. '
             f"To skip it, plan -wave={arguments.wave} alone."
@@ -199,16 +199,17 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
             except TaskEngineError as lost:
-                with closing(make_engine(PROCESSES)) as local_engine:
+                with closing(make_engine(PROCESSES)) as local_engine:  # the lost one cannot release locks
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})
             raise click.exceptions.Exit(1) from None
 
 
-def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object) -> ApplyObserver:
+def _build_observer(
+    job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: Callable[[], bool]
+) -> ApplyObserver:
     """Build the observer on the screen."""
-    assert callable(is_stopping), "checked before each site"
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
     print_message = screen.print_error if arguments.as_json else screen.print_text
 
@@ -219,6 +220,7 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
             print_message(f"  {result.site}: {result.status.value}{reason_text}")
 
     def approve_wave(wave: Wave, count: int) -> bool:
+        """Approve the wave named by -wave; ask the user about others, if a terminal allows it."""
         if arguments.wave == wave.name:
             return True
         if not is_input_allowed(arguments.input) or arguments.as_json or not sys.stdin.isatty():
@@ -230,13 +232,13 @@ def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, i
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites; those of waves not started are skipped."""
+    """Build the plan with the results of its sites, without waves not requested. Sites not started are skipped."""
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
         result = fleet_apply.results.get(site.name)
         if result is None:
-            if site.wave not in wave_names:
+            if site.wave not in wave_names:  # not part of this run
                 continue
             result = _build_result_without_task(job, site)
         sites.append(replace(site, result=_add_planned_rows(result, site.result)))
@@ -250,7 +252,7 @@ def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
         return SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
     if site.result.status is SiteStatus.PLANNED:
         return replace(site.result, status=SiteStatus.APPLIED)
-    return site.result
+    return site.result  # unchanged or rejected
 
 
 def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:

@@ -111,7 +111,7 @@ def check_engine_name(name: str) -> None:
         )
     from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
 
-    load_cluster_library(name)
+    load_cluster_library(name)  # checks the address and the installation
 
 
 def make_engine(name: str, workers: int = 0) -> TaskEngine:

@@ -65,7 +65,8 @@ def status(arguments: StatusArguments) -> int:
         report = build_status_report(plan, SystemClock().read_time(), results)
         screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
-    return 1 if failed or select_failed_results(results) or len(plan.sites) < len(names) else 0
+    is_interrupted = len(plan.sites) < len(names)
+    return 1 if failed or select_failed_results(results) or is_interrupted else 0
 
 
 class UnlockArguments(Struct, frozen=True, kw_only=True):

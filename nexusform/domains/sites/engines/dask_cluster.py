@@ -79,7 +79,7 @@ def load_cluster_library(engine_name: str) -> Any:
 
         for name in ["asyncio", *logging.Logger.manager.loggerDict]:
             if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
-                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # the engine reports their errors
     except ImportError:
         command = format_installation("cluster")
         raise TaskEngineError(f"The engine dask needs the package distributed: {command}.") from None
@@ -127,9 +127,7 @@ class DaskTaskEngine:
         return self._thread_count
 
     def _compute_limit(self, task: Task, max_running: int) -> int:
-        """Compute the maximum of submitted tasks. Writing tasks never wait on the cluster: a failure must be able
-        to stop them.
-        """
+        """Compute the maximum of submitted tasks. An apply does not wait on the cluster: a failure has to stop it."""
         return min(max_running, self._count_threads() if task.kind is SiteTaskKind.APPLY else self.parallelism)
 
     def run_tasks_until_stopped(
@@ -149,7 +147,7 @@ class DaskTaskEngine:
                 while pending and not is_stopping() and len(running) < self._compute_limit(pending[-1], max_running()):
                     self._submit(pending.pop(), running)
                 if not running and (is_stopping() or not max_running()):
-                    break
+                    break  # nothing may start any more
                 try:
                     key = self._finished.get(timeout=_POLL_SECONDS)
                 except queue.Empty:
@@ -198,13 +196,13 @@ class DaskTaskEngine:
         finally:
             future.release()
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
-            self._homes[task.site] = address
+            self._homes[task.site] = address  # the worker with the lock
         else:
             self._homes.pop(task.site, None)
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check that the cluster and its workers exist while no result arrives. Raises TaskEngineError."""
+        """Check the cluster, resubmit tasks of lost locks, and return the last progress. Raises TaskEngineError."""
         for submitted in running.values():
             self._send_heartbeat(submitted.task)  # all tasks have the same session
             break
@@ -217,7 +215,7 @@ class DaskTaskEngine:
                 submitted.future.cancel()
                 self._homes.pop(submitted.task.site, None)
                 self._submit(submitted.task, running)
-        if self._client.nthreads():
+        if self._client.nthreads():  # workers exist; as long as they process tasks, there is progress
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
             raise TaskEngineError(

@@ -62,7 +62,7 @@ def main() -> None:
     tasks = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # prints go to stderr, not between the messages
     start_log(os.environ)  # the parent process reported errors in NF_LOG
     worker = FleetTaskWorker()
     try:

@@ -72,6 +72,7 @@ class LocalTaskEngine:
         batch = _Batch(on_result, deque())
         for task in tasks:
             home = self._homes.get(task.site) if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else None
+            # A task of a locked site runs on the worker with its lock.
             queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
             queue.append(task)
         while True:
@@ -104,7 +105,7 @@ class LocalTaskEngine:
             running_count = sum(running_worker.task is not None for running_worker in self._processes)
             if is_stopping() or running_count >= max_running():
                 return
-            queue = batch.assigned.get(number) or batch.pending
+            queue = batch.assigned.get(number) or batch.pending  # tasks only for this worker first
             if worker.task is None and queue:
                 task = worker.task = queue.popleft()
                 batch.attempts[task.identity] = batch.attempts.get(task.identity, 0) + 1
@@ -123,7 +124,7 @@ class LocalTaskEngine:
         worker.task = None
         result = decode_task_result(message)
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
-            self._homes[task.site] = number
+            self._homes[task.site] = number  # the worker with the lock
         else:
             self._homes.pop(task.site, None)
         batch.on_result(task, result)
@@ -144,6 +145,7 @@ class LocalTaskEngine:
         batch.on_result(task, build_lost_result(task, reason))
 
     def _close_worker(self, worker: _WorkerProcess) -> None:
+        """Close the pipes of a worker, and wait for its end."""
         for stream in (worker.tasks, worker.results):
             try:
                 stream.close()

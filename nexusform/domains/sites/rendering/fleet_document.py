@@ -33,8 +33,7 @@ FORMAT_VERSION: Final = "1.0"
 def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     """Build the whole plan as JSON data."""
     groups = group_sites(site.result for site in plan.sites)
-    levels: list[Level] = []
-    levels.extend(compute_site_level(site.result) for site in plan.sites)
+    levels = [compute_site_level(site.result) for site in plan.sites]
     if plan.undeclared:
         levels.append(get_warning_level(UNDECLARED))
     return {
@@ -84,11 +83,12 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
             known_keys.add(key)
             findings.append(_build_site_finding(site, site_diagnostic))
         if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED) and not site.result.diagnostics:
-            findings.append(_build_site_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
+            rejection = SiteDiagnostic(severity="error", id="site-rejected", summary="", detail=site.result.reason)
+            findings.append(_build_site_finding(site, rejection))
         elif compute_site_impact(site.result) is PlacementImpact.LOSES and site.result.status is SiteStatus.PLANNED:
-            loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost))
+            loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost)) + "."
             loss_diagnostic = SiteDiagnostic(
-                "warning", "site-loses-workloads", "", f"{loss_text}.", level=Level.WARNING.value
+                severity="warning", id="site-loses-workloads", summary="", detail=loss_text, level=Level.WARNING.value
             )
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)

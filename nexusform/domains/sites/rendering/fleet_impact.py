@@ -30,7 +30,7 @@ _ADVICE: Final = (
 def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
     """Compute the impact of the whole plan: that of the worst site."""
     impacts = [compute_site_impact(site.result) for site in plan.sites]
-    if plan.undeclared:
+    if plan.undeclared:  # a warning, so as serious as moved objects
         impacts.append(PlacementImpact.MOVES)
     return max(impacts, key=lambda impact: impact.order, default=PlacementImpact.NONE)
 
@@ -42,9 +42,7 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 def compute_site_level(result: SiteResult) -> Level:
     """Compute the level of a site's plan: that of its worst finding."""
-    levels = [
-        Level(site_diagnostic.level) for site_diagnostic in result.diagnostics if not site_diagnostic.is_preexisting
-    ]
+    levels = [Level(item.level) for item in result.diagnostics if not item.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
     if compute_site_impact(result) is PlacementImpact.LOSES:
@@ -88,7 +86,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
-        ranked = sorted(by_loss.items(), key=lambda pair: -len(pair[1]))
+        ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
         lines = [f"{format_names(names)}: {text}" for text, names in ranked]
         yield Section(title, _limit_lines(lines, max_rows, "more such row"))
 

@@ -57,24 +57,21 @@ def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
-    """Group rejected or failed sites by reason, most frequent first."""
-    by_reason = group_by(
-        sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
-    )
+    """Group sites by reason, most frequent first; shared reasons are without site names and data locations."""
+    grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
     reasons = [
         (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
-        for reason, same_reason in by_reason.items()
+        for reason, same_reason in grouped.items()
     ]
-    return sorted(reasons, key=lambda pair: -len(pair[1]))
+    return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
 
 
 def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
     """Build the summary of a plan, with at most `max_rows` rows of differences by site."""
     if plan.errors:
         section = Section("Errors", tuple(map(describe_diagnostic, plan.errors)), is_finding=True)
-        return Report(
-            "Plan of sites", f"Planning failed: {format_count(len(plan.errors), 'error')}.", True, (), (section,)
-        )
+        verdict = f"Planning failed: {format_count(len(plan.errors), 'error')}."
+        return Report("Plan of sites", verdict, is_finding=True, sections=(section,))
     groups = group_sites(site.result for site in plan.sites)
     rejected = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     # Build the section of waves in order.
@@ -106,7 +103,8 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         Section("Waves, in order", table=table),
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
-    return Report(title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan))
+    verdict, impact = build_verdict(plan, groups), compute_fleet_impact(plan)
+    return Report(title, verdict, is_finding=bool(rejected), sections=tuple(sections), impact=impact)
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
@@ -148,11 +146,9 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
         f"max_failures is {wave.max_failures}"
     )
     position = plan.waves.index(wave)
-    earlier = [item.name for item in plan.waves[:position] if plan.has_pending_sites(item.name)]
+    before = [item.name for item in plan.waves[:position] if plan.has_pending_sites(item.name)]
     later = [item.name for item in plan.waves[position + 1 :] if plan.has_pending_sites(item.name)]
-    lines = [
-        f"Before it, `sites apply` would apply: {format_list(earlier)}." if earlier else "No site would be applied."
-    ]
+    lines = [f"Before it, `sites apply` would apply: {format_list(before)}." if before else "No site would be applied."]
     if later:
         lines.append(f"Later waves would not start: {format_list(later)}.")
     yield Section(title, tuple(lines), is_finding=True)
@@ -195,7 +191,7 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
         additional = [row for row in group.rows if row not in first.rows]
         missing_count = len([row for row in first.rows if row not in group.rows])
         parts = [format_first_items(additional, _MAX_ROWS, "; ")]
-        if missing_count > len(additional):
+        if missing_count > len(additional):  # not just other rows in their place
             parts.append(f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer")
         lines.append(f"{format_names(group.sites)}: {join_texts(parts, '; ')}")
     count = sum(len(group.sites) for group in other_groups)
@@ -250,5 +246,5 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
         graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)
-    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))
+    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))  # without edges implied by others
     return list(nx.generate_network_text(ordered))

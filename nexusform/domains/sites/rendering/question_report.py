@@ -62,7 +62,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
         sections.append(Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows)))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
-    return Report(title, verdict, has_problems, (), tuple(sections))
+    return Report(title, verdict, is_finding=has_problems, sections=tuple(sections))
 
 
 def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:
@@ -98,13 +98,14 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
+    """Summarize the VMs with the same machine or rack in all samples, and the least certain VM."""
     findings = _list_findings(results)
     if not findings:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
     runs = f"{round(findings[0].figures['runs']):,}"
     machine_count = _count_constant_vms(findings, "machine")
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
-    site, least_certain = min(site_findings, key=lambda pair: _compute_share(pair[1]))
+    site, least_certain = min(site_findings, key=lambda site_and_finding: _compute_share(site_and_finding[1]))
     constant_text = (
         f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
         f"on one machine in all {runs} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
@@ -124,6 +125,7 @@ def _format_percent(share: float) -> str:
 
 
 def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build one row: the number of VMs, and those with the same machine, rack and rack count in every run."""
     if not result.findings:
         yield (("0 to place", "", "", ""), False)
         return
@@ -137,6 +139,7 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
+    """Summarize the racks with a problem if lost, and the number of their sites."""
     rack_count = format_count(len(_list_findings(results)), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
     problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
@@ -149,18 +152,20 @@ def _summarize_failures(results: Sequence[SiteResult]) -> str:
 
 
 def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build one row for all harmless racks, and one for each rack with a problem if lost."""
     problems = result.problem_findings
     harmless_count = len(result.findings) - len(problems)
     if harmless_count or not problems:
         yield ((format_count(harmless_count, "rack"), "availability is kept"), False)
     for finding in problems:
-        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)
+        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)  # the name is `<site>/<rack>`
 
 
 # --- replay ------------------------------------------------------------------------------------
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
+    """Summarize the VMs observed as the rule places them, with the best rack_spread of each site."""
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
     ]
@@ -177,6 +182,7 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
 
 
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
+    """Build a row for each rack_spread: VMs explained by the rule, certain ones, by chance, and not checked."""
     for finding in result.findings:
         figures = finding.figures
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"

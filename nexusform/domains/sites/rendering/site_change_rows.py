@@ -73,7 +73,8 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
         for pool in site.pools:
             racks_before = {vm.placement.rack for vm in pool.before}
             racks_after = [vm.placement.rack for vm in pool.after]
-            if len(racks_before) > 1 == len(set(racks_after)) < len(racks_after):
+            has_several_vms_on_one_rack = len(set(racks_after)) == 1 and len(racks_after) > 1
+            if len(racks_before) > 1 and has_several_vms_on_one_rack:
                 description = (
                     f"all {format_count(len(racks_after), 'VM')} of it "
                     f"{select_word_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"

@@ -57,20 +57,21 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
-    return Report(title, f"{', '.join(figures)}.", bool(failed or failed_questions), (), tuple(sections))
+    is_finding = bool(failed or failed_questions)
+    return Report(title, f"{', '.join(figures)}.", is_finding, sections=tuple(sections))
 
 
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     """Build the report of an apply: counts, failures with reasons, and waves."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
-    title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
-    sections = _build_failed_section(title, failed)
+    failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
+    sections = _build_failed_section(failed_title, failed)
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
     sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))
     title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
     verdict = f"{format_list(_format_status_counts(plan, _APPLY_TEXTS))}."
-    return Report(title, verdict, is_stopped or bool(failed), (), tuple(sections))
+    return Report(title, verdict, is_finding=is_stopped or bool(failed), sections=tuple(sections))
 
 
 def _build_failed_section(title: str, failed: Sequence[PlannedSite]) -> list[Section]:

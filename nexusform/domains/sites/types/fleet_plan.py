@@ -168,7 +168,7 @@ def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]
     return sha256(msgspec.json.encode([rows, waves])).hexdigest()
 
 
-def build_planned_site(entry: SiteEntry, answer: SiteResult, after: tuple[str, ...]) -> PlannedSite:
+def build_planned_site(entry: SiteEntry, result: SiteResult, dependencies: tuple[str, ...]) -> PlannedSite:
     """Combine a site's result with its definition."""
     span = entry.span
-    return PlannedSite(entry.wave, answer, entry.labels, after, span.filename, span.start.line)
+    return PlannedSite(entry.wave, result, entry.labels, dependencies, file=span.filename, line=span.start.line)

@@ -113,7 +113,7 @@ class NameScope(Struct, frozen=True):
     values: Mapping[str, Value]
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of a root name, with diagnostics if it is unknown."""
+        """Return the value of a root name, the number of steps to skip (all after an unknown name), and errors."""
         name = traversal.root.name
         value = self.values.get(name)
         if value is not None:
@@ -280,7 +280,7 @@ def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
     if has_errors([*problems, *value_problems]):
-        return [Wave(ONLY_WAVE)]
+        return [Wave(ONLY_WAVE)]  # the file is invalid, but its sites are checked, too
     reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)
     common = _remove_nulls(values)
     waves = [_build_wave(name, {**common, **_remove_nulls(values["wave"][name])}) for name in values["wave_order"]]
@@ -292,6 +292,7 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
+    """Build a wave from its attributes and those of the strategy."""
     duration = values.get("soak", "")  # such as `1h30m`
     units = {"h": 3600, "m": 60, "s": 1}
     soak = float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
@@ -307,28 +308,23 @@ def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
 
 
 def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> _SiteBlock:
-    """Prepare a block for evaluation by site."""
+    """Prepare a block for evaluation by site, with its backend if that is known; report duplicate or unknown ones."""
     assert isinstance(block.body, Body), "the file is of native syntax"
     backends = [inner for inner in block.body.blocks if inner.type == "backend"]
-    body_without_backend = replace(
-        block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend")
-    )
-    body, body_problems = build_prepared_body(body_without_backend, schema, block.header_span)
+    without_backend = replace(block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend"))
+    body, body_problems = build_prepared_body(without_backend, schema, block.header_span)
     problems += body_problems
+    site = _SiteBlock(block.header_span, body)
     if not backends:
-        return _SiteBlock(block.header_span, body)
+        return site
     if len(backends) > 1:
         detail = "Only one backend block is allowed: a site has one state."
         problems.append(build_error("duplicate-backend-configuration", detail, backends[1].header_span))
-    # Add a backend to a block if it is known.
-    site = _SiteBlock(block.header_span, body)
     backend = backends[0]
     kind = backend.labels[0].value if backend.labels else ""
-    if kind not in BACKENDS or kind == "memory":
-        backend_names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
-        detail = (
-            f'There is no backend "{kind}" for sites. Known backends: {backend_names}.{suggest_name(kind, BACKENDS)}'
-        )
+    if kind not in BACKENDS or kind == "memory":  # a state in memory would be lost
+        names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
+        detail = f'There is no backend "{kind}" for sites. Known backends: {names}.{suggest_name(kind, BACKENDS)}'
         problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
     settings, setting_problems = build_prepared_body(backend.body, BACKENDS[kind].schema, backend.header_span)
@@ -347,12 +343,9 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     assert isinstance(block.body, Body), "the file is of native syntax"
     expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
     # for_each and name are evaluated separately, everything else once per site.
-    other_attributes = tuple(
-        attribute for attribute in block.body.attributes if attribute.name not in _REPETITION_ARGUMENTS
-    )
-    prepared = _build_site_block(
-        replace(block, body=replace(block.body, attributes=other_attributes)), _SITE, reading.problems
-    )
+    attributes = tuple(item for item in block.body.attributes if item.name not in _REPETITION_ARGUMENTS)
+    body = replace(block.body, attributes=attributes)
+    prepared = _build_site_block(replace(block, body=body), _SITE, reading.problems)
     if "for_each" not in expressions:
         reading.problems.append(build_missing_argument_error("for_each", block.header_span))
         return
@@ -372,14 +365,14 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
             data_location = describe_data_location(data_files, key, reading.root, reading.confinement)
             new_problems = reading.problems[problem_count:]
             reading.problems[problem_count:] = [
-                replace(attribute, detail=f"{attribute.detail}{data_location}") for attribute in new_problems
+                replace(problem, detail=f"{problem.detail}{data_location}") for problem in new_problems
             ]
             return  # other sites have the same problem
         yield replace(site, key=key, data_files=data_files)
 
 
 def _evaluate_name(key: str, expression: Expression | None, names: NameScope, reading: _FileReading) -> str | None:
-    """Evaluate the name of one of many sites; None if invalid."""
+    """Evaluate the name of one site of a `sites` block, by default its key in for_each; None if invalid."""
     if expression is None:
         return key
     value, problems = evaluate_expression(expression, names)
@@ -429,11 +422,9 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
     problems += value_problems
     default_values: Mapping[str, Any] = {}
     if reading.defaults is not None:
-        default_values, default_secret_paths, value_problems = reading.defaults.body.evaluate(
-            _build_default_names(scope)
-        )
+        default_values, default_secrets, value_problems = reading.defaults.body.evaluate(_build_default_names(scope))
         problems += value_problems
-        secret_paths = (*secret_paths, *default_secret_paths)
+        secret_paths = (*secret_paths, *default_secrets)
     inputs_span = block.body.locate(("inputs",))
     inputs = {
         **_read_object_argument("inputs", default_values, block, problems),
@@ -477,8 +468,8 @@ def _build_default_names(names: NameScope) -> NameScope:
 
 
 def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) -> AbstractSet[str]:
-    """Return the names of the inputs with a sensitive part, of all if `inputs` is sensitive as a whole."""
-    if ("inputs",) in paths:
+    """Return the names of the inputs with a sensitive part. `paths` lead to sensitive values: ("inputs", NAME, ...)."""
+    if ("inputs",) in paths:  # sensitive as a whole
         return inputs.keys()
     return {str(path[1]) for path in paths if path[0] == "inputs"} & inputs.keys()
 
@@ -486,7 +477,7 @@ def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) ->
 def _read_object_argument(
     name: str, values: Mapping[str, Any], block: _SiteBlock, problems: list[Diagnostic]
 ) -> Mapping[str, Any]:
-    """Read an argument that is an object or absent."""
+    """Read an argument with an object as its value; {} if it is absent, unknown, or of another type (reported)."""
     value = values.get(name)
     if value is None or value is UNKNOWN:
         return {}
@@ -504,7 +495,7 @@ def _check_site_source(name: str, source: Any, block: _SiteBlock, reading: _File
         detail = f'The site "{name}" has no source: the directory of its root module, here or in `defaults`.'
         yield build_error("missing-required-argument", detail, block.header)
         return
-    if "://" in source or "::" in source:
+    if "://" in source or "::" in source:  # a URL, or a forced getter such as git::
         detail = f'"{source}" is not a local directory. Site sources are local paths such as "./site".'
         yield build_error("remote-module-source", detail, span)
         return
@@ -533,16 +524,16 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
     """Build the state locations for a site of any name, if they depend only on the name."""
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
-    backend_blocks = [block for block in blocks if block is not None and block.settings is not None]
-    for block in backend_blocks:
-        assert block.settings is not None, "chosen for it"
+    template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})
+    for block in blocks:
+        if block is None or block.settings is None:
+            continue
         values, _, value_problems = block.settings.evaluate(names)
         if not has_errors(value_problems):  # with each.* it depends on more than the name
             settings = _remove_nulls(values)
-            yield SiteEntry(ANY_SITE, ".", "", span, span, {}, backend=block.backend, settings=settings)
+            yield replace(template, backend=block.backend, settings=settings)
     if reading.defaults is None or reading.defaults.settings is None:
-        settings = {"path": f"states/{ANY_SITE}.nfstate"}
-        yield SiteEntry(ANY_SITE, ".", "", span, span, {}, settings=settings)
+        yield replace(template, settings={"path": f"states/{ANY_SITE}.nfstate"})
 
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:

@@ -80,13 +80,13 @@ def save_fleet_plan(
 
 def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
     """Write the plan of a failed run. It cannot be applied."""
-    return save_fleet_plan(build_failed_plan(problems), Path(), path, 0)
+    return save_fleet_plan(build_failed_plan(problems), spool=Path(), path=path, max_bytes=0)  # it has no sites
 
 
 def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
     """Build the plan of a failed run."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
-    return FleetPlan((), (), "", "", errors=build_site_diagnostics(errors))
+    return FleetPlan(sites=(), waves=(), now="", definition_digest="", errors=build_site_diagnostics(errors))
 
 
 def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
@@ -127,10 +127,12 @@ def sign_fleet_plan(
     if unsafe := check_signable(is_confined=plan.is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
     try:
-        digests = _read_plan_file(path, location).digests
-        signature = plan_file.build_signature_member(_select_signed_parts(digests), signer.sign_digest)
+        digests = _read_plan_file(path, location).digests.items()
+        # A new signature covers all parts but an older signature.
+        signed_digests = {name: d for name, d in digests if name == _MANIFEST or name.startswith(_FOLDER)}
+        signature = plan_file.build_signature_member(signed_digests, signer.sign_digest)
         with open_limited_file(path, location) as file:
-            parts = (_compress_part(*part) for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
+            parts = (_compress_part(name, content) for name, content in _read_parts(file) if name in signed_digests)
             problems = write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
         return problems or write_fleet_statement(plan, path, location, signer)
     except DiagnosticsError as rejection:
@@ -176,7 +178,8 @@ def read_fleet_plan(
     problems: list[Diagnostic] = []
     for key in key_files:
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
-        problems += check_plan_statement(content.plan.identity, path, key) if not problems else []
+        if not problems:  # otherwise the plan is already refused
+            problems += check_plan_statement(content.plan.identity, path, key)
     if not problems:
         problems = _build_failed_plan_error(path, content.plan) or _verify_part_digests(path, content)
     return (None if problems else content.plan), problems
@@ -194,7 +197,7 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
             if plan is None:
                 plan = _parse_manifest(path, name, content)
             digests[name] = plan_file.compute_digest(content)
-            last_part = name, content
+            last_part = name, content  # the signature, if there is one
     if plan is None:
         raise _build_not_a_plan_error(path)
     signature, digest = plan_file.read_signature(digests, last_part, path)
@@ -212,12 +215,12 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
         if not name.endswith(_GZIP):
             yield name, content
             continue
-        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)  # of gzip
         try:
             part = decoder.decompress(content, _MAX_PART_BYTES)
         except zlib.error:
             raise plan_file.CorruptArchiveError from None
-        if not decoder.eof or decoder.unused_data:
+        if not decoder.eof or decoder.unused_data:  # too long or cut off, or followed by other bytes
             raise plan_file.CorruptArchiveError
         yield name.removesuffix(_GZIP), part
 
@@ -227,7 +230,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
-        if msgspec.json.decode(content, type=_PlanFileFormat).format == _OF_DEVELOPMENT:
+        if msgspec.json.decode(content, type=_PlanFileFormat).format == _OF_DEVELOPMENT:  # before the first release
             raise DiagnosticsError(build_development_file_error(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:
@@ -236,11 +239,6 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
         detail = f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
         raise DiagnosticsError(build_error("newer-plan-format", detail))
     return manifest.plan
-
-
-def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
-    """Select the parts covered by a signature."""
-    return {name: digest for name, digest in digests.items() if name == _MANIFEST or name.startswith(_FOLDER)}
 
 
 def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnostic]:

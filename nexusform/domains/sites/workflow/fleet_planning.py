@@ -141,7 +141,7 @@ def plan_fleet(
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
     spool = Path(location.data_directory, f"sites-{fleet.session}").absolute()
-    if out:
+    if out:  # workers write their plans to the spool directory, until these are in one file
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
@@ -161,10 +161,8 @@ def plan_fleet(
         remaining = engine.run_tasks_until_stopped(
             tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
         )
-        for task in remaining:
-            results[task.site] = SiteResult(
-                task.site, SiteStatus.SKIPPED, "It was interrupted before this site was planned."
-            )
+        reason = "It was interrupted before this site was planned."
+        results |= {task.site: SiteResult(task.site, SiteStatus.SKIPPED, reason) for task in remaining}
         fleet_plan = _build_plan(definition, fleet, {name: results[name] for name in names})
         fleet_plan = replace(fleet_plan, undeclared=undeclared)
         on_plan(fleet_plan)
@@ -229,14 +227,14 @@ def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Seq
 
 
 def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
-    """Find a cycle of sites, starting with the first name; [] if there is none."""
+    """Find a cycle of sites, following dependencies from the first name; [] if there is none."""
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
     while free := [name for name, other_sites in pending.items() if not other_sites & pending.keys()]:
         for name in free:
             del pending[name]
     if not pending:
         return []
-    ring = [min(pending)]
+    ring = [min(pending)]  # each pending site has a dependency among them, so following these ends in a cycle
     while (following := min(pending[ring[-1]] & pending.keys())) not in ring:
         ring.append(following)
     return ring[ring.index(following) :]

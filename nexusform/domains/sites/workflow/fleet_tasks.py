@@ -39,25 +39,23 @@ def run_fleet_question(
     """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet
     assert fleet is not None, "a fleet that was read"
-    # Split a question: samples by the hundred, racks of few sites over all workers.
-    sites = len(names)
+    # Split a question: samples by the hundred, racks of few sites over all workers. A replay is one part.
     if question.kind is QuestionKind.CERTAINTY:
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
         parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
     else:
-        count = ceil(_PARTS_PER_WORKER * engine.parallelism / sites) if question.kind is QuestionKind.FAILURE else 1
+        is_divisible = question.kind is QuestionKind.FAILURE
+        count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names)) if is_divisible else 1
         parts = [replace(question, part=part, parts=count) for part in range(count)]
     results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
 
-    def record_result(task: Task, result: SiteResult) -> None:
+    def record_part(task: Task, result: SiteResult) -> None:
         assert task.question is not None, "a task that asks"
         results[task.site][task.question.part] = result
 
     tasks = [Task(SiteTaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
-    engine.run_tasks_until_stopped(
-        tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
-    )
+    engine.run_tasks_until_stopped(tasks, record_part, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
     return [merge_site_results(name, results[name], len(parts)) for name in names]
 
 
@@ -80,7 +78,7 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
         if existing is None:
             by_name[finding.name] = finding
         else:
-            figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
+            figures = {key: figure + finding.figures.get(key, 0) for key, figure in existing.figures.items()}
             is_problem = existing.is_problem or finding.is_problem
             by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
     return replace(ordered[0], findings=tuple(by_name.values()))
@@ -114,7 +112,7 @@ def _run_on_all_sites(
     unlock_host: str = "",
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[SiteResult]:
-    """Run a task for each site; return the results in the order of the names."""
+    """Run a task for each site; return the results in the order of the names, without those stopped before a start."""
     results: dict[str, SiteResult] = {}
     tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
     engine.run_tasks_until_stopped(

@@ -46,12 +46,12 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
 
 def _is_lock_process_running(holder: LockInfo) -> bool:
     """Return whether the process of the lock is a living process of this machine."""
-    if holder.host != socket.gethostname() or holder.pid <= 0:
+    if holder.host != socket.gethostname() or holder.pid <= 0:  # on another host, or not known
         return False
     try:
-        os.kill(holder.pid, 0)
+        os.kill(holder.pid, 0)  # only checks
     except OSError as problem:
-        return not isinstance(problem, ProcessLookupError)
+        return not isinstance(problem, ProcessLookupError)  # a process of another user exists
     return True
 
 
@@ -73,7 +73,7 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _is_lock_of_task(lock: SiteLock, task: Task) -> bool:
-    """Return whether a dead process on the host of the task, or the run of the task, holds a lock."""
+    """Return True if a dead process on the task's `unlock_host` holds the lock; without a host, the task's own run."""
     if not task.unlock_host:
         return lock.info == describe_session(task.fleet.session)
     return lock.host == task.unlock_host and not lock.is_running

@@ -130,7 +130,7 @@ def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, in
     for name in (*files, *sorted(directories)):
         try:
             status = os.stat(name)  # noqa: PTH116 - as strings
-        except OSError:
+        except OSError:  # a file is gone
             return ()
         marks.append((name, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(marks)
@@ -154,7 +154,7 @@ def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[S
             site.inputs_span,
         )
         for name in site.inputs
-        if name not in variables and configuration.root.directory
+        if name not in variables and configuration.root.directory  # "": it could not be read
     ]
     escaped_inputs = {name: _escape_templates(value) for name, value in site.inputs.items() if name in variables}
     text = json_codec.render_json(escaped_inputs).decode()
@@ -174,7 +174,7 @@ def _escape_templates(value: Any) -> Any:
 
 
 def _locate_problem_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
-    """Locate a problem with a value at the inputs of the site."""
+    """Locate a problem with an input at the inputs of the site. For a missing one, refer to them instead of -var."""
     if problem.subject is not None and problem.subject.filename == _build_inputs_file_name(site):
         return replace(problem, subject=site.inputs_span, context=None)
     if problem.id == "no-value-for-required-variable":

@@ -52,6 +52,7 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
             if result.status is SiteStatus.REJECTED:
                 return result
             findings = tuple(_build_certainty_findings(plan, question.runs))
+            # The digest has to be equal for all parts, and each has samples of its own.
             rows = tuple(replace(row, certainty=None) for row in plan.placements)
             return SiteResult(
                 site.name, result.status, digest=compute_plan_digest(replace(plan, placements=rows)), findings=findings
@@ -82,25 +83,26 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
 
 def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of this part."""
-    types = run.project.registries
+    registries = run.project.registries
     things = list_state_objects(state)
-    snapshot = build_snapshot(things, types, state.catalogue)
-    pods = build_pods(things, snapshot, types, NO_OBSERVATIONS)
+    snapshot = build_snapshot(things, registries, state.catalogue)
+    pods = build_pods(things, snapshot, registries, NO_OBSERVATIONS)
     racks = [(site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned]
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
-        quorum = sum(pool.is_lost for pool in loss.pools)
-        figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": quorum, "without_room": missing}
-        yield SiteQuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
+        pools_lost = sum(pool.is_lost for pool in loss.pools)
+        figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": pools_lost, "without_room": missing}
+        texts = (build_failure_summary(loss),)
+        yield SiteQuestionFinding(loss.lost, figures, texts, is_problem=loss.has_findings)
 
 
 # --- replay ------------------------------------------------------------------------------------
 
 
 def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult:
-    """Run the replay of a site on an export or Azure."""
+    """Compare the observed machines of VMs, in an export or Azure, with those chosen by the placement rule."""
     source = question.source.replace("SITE", site.name)
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)

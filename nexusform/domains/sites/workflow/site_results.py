@@ -31,7 +31,7 @@ _LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 
 
 def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> SiteResult:
-    """Build the result of a plan."""
+    """Build the result of a plan: its errors if it is rejected, else its digest, changes, losses and findings."""
     problems = list(problems)
     if plan.is_rejected or has_errors([*problems, *plan.diagnostics]):
         return replace(
@@ -46,15 +46,15 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
         impact=compute_impact(plan),
-        disruptions=tuple(item for item in counts if item.effect in LOSS_EFFECTS),
+        disruptions=tuple(effect_count for effect_count in counts if effect_count.effect in LOSS_EFFECTS),
         availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),
         diagnostics=(*build_site_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
         state_location=describe_state_location(run, site),
         read_states=_list_read_states(run),
         serial=plan.serial,
-        machines=sum(len(item.machines) for item in plan.sites),
-        vms=sum(len(pool.unchanged) + len(pool.added) for item in plan.sites for pool in item.pools),
+        machines=sum(len(planned_site.machines) for planned_site in plan.sites),
+        vms=sum(len(pool.unchanged) + len(pool.added) for planned_site in plan.sites for pool in planned_site.pools),
     )
     return replace(result, **count_placements(plan))
 
@@ -81,9 +81,9 @@ def build_rejected_result(
 
 def summarize_problem(problem: Diagnostic | None) -> str:
     """Summarize an error in a sentence or two."""
-    if problem is None:
+    if problem is None:  # no error states a reason
         return "It cannot be planned."
-    detail = problem.detail.split("\n\n", 1)[0].strip()
+    detail = problem.detail.split("\n\n", 1)[0].strip()  # its first paragraph
     if problem.id == LOCKED:
         holder = _LOCK_HOLDER.search(problem.detail)
         detail = f"{holder[1].strip()} holds it." if holder else detail
@@ -96,6 +96,7 @@ def build_site_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnost
 
 
 def _convert_finding(finding: Finding) -> SiteDiagnostic:
+    """Convert a finding to data; without a location, `file` is "" and `line` 0."""
     problem = finding.diagnostic
     file, line = (problem.subject.filename, problem.subject.start.line) if problem.subject else ("", 0)
     return SiteDiagnostic(

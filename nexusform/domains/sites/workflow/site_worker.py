@@ -113,21 +113,22 @@ class FleetTaskWorker:
             return _make_paths_relative_to_fleet(result, site.source, task.fleet.root)
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
-        """Load the definition, once per worker."""
+        """Load the definition, once for each digest; None with diagnostics if it is invalid."""
         key = (fleet.root, fleet.definition_digest)
         if key not in self._definitions:
             location = build_fleet_context(fleet, os.environ)
             definition, problems, _ = read_definition(".", location.confinement, fleet.now, fleet.allowed_sources)
             if definition is None:
                 return None, problems
-            self._definitions = {key: definition}
+            self._definitions = {key: definition}  # only the last one is kept
             self._entries = definition.sites_by_name
-            if definition.requests_per_minute:
+            if definition.requests_per_minute:  # a limit over all workers, counted in a common directory
                 budget_directory = Path(fleet.root, location.data_directory, "requests")
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
         return self._definitions[key], ()
 
     def _run_task_by_kind(self, task: Task, site: SiteEntry) -> SiteResult:
+        """Run a task by the function for its kind, with a new record of accessed files."""
         start_access_record()
         runners: Mapping[SiteTaskKind, Callable[[Task, SiteEntry], SiteResult]] = {
             SiteTaskKind.PLAN: _plan_site,
@@ -144,19 +145,19 @@ class FleetTaskWorker:
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Lock and plan again; keep both if the plan is the approved one."""
-        self._release_lock(task)
+        self._release_lock(task)  # of an earlier attempt
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
             return build_rejected_result(site.name, opened.diagnostics)
         exit_stack = ExitStack()
         locking = LockOptions(timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session))
-        if check_unsaved_state(opened.project.context):
+        if check_unsaved_state(opened.project.context):  # left by an earlier apply: save it first
             with begin_run(opened.project, "OperationTypeApply", locking) as run:
                 problems = save_unsaved_state(run) if run.is_ready else list(run.diagnostics)
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
-        prepared = _LockedSite(run, None, None, exit_stack)
+        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)
         result = (
             _compare_with_approval(task, site, prepared, opened.diagnostics)
             if run.is_ready
@@ -171,7 +172,7 @@ class FleetTaskWorker:
     def _release_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Unlock a site, also if the preparing worker is lost."""
         if (task.fleet.session, site.name) not in self._prepared_sites:
-            unlock_site(task, site)
+            unlock_site(task, site)  # another worker took the lock
         self._release_lock(task)
         return SiteResult(site.name, SiteStatus.SKIPPED)
 
@@ -251,19 +252,13 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
         )
         for site_diagnostic in result.diagnostics
     )
-    first_error = next(
-        (
-            site_diagnostic
-            for site_diagnostic in site_diagnostics
-            if site_diagnostic.severity == Severity.ERROR and site_diagnostic.file
-        ),
-        None,
-    )
+    located_errors = [problem for problem in site_diagnostics if problem.severity == Severity.ERROR and problem.file]
     reason = _make_paths_in_text_relative(result.reason, source)
-    if first_error is not None and result.reason.startswith(first_error.summary):
+    if located_errors and result.reason.startswith(located_errors[0].summary):
         # The reason has no location yet.
-        reason = f"{first_error.file}:{first_error.line}: {reason}"
-    return replace(result, diagnostics=site_diagnostics, reason=reason.replace(f"{root}/", ""))
+        reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
+    short_reason = reason.replace(f"{root}/", "")  # with absolute paths shortened
+    return replace(result, diagnostics=site_diagnostics, reason=short_reason)
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
@@ -278,7 +273,7 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
     def convert_match(match: re.Match[str]) -> str:
         path, position = match.groups()
         fleet_path = _make_path_relative_to_fleet(path, source)
-        return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]
+        return f"{fleet_path}:{position}" if Path(path).is_file() else match[0]  # other text
 
     return _LINE.sub(convert_match, text)
 
@@ -289,7 +284,9 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
-    """Compare the current plan with the approved one; keep it in `prepared` if they are equal."""
+    """Compare the current plan with the approved one. If they are equal, keep it (or its remaining steps after an
+    interruption) in `prepared` and return a locked result. Results without a lock are unchanged, applied or rejected.
+    """
     run, name = prepared.run, task.site
     result = SiteResult(
         name,
@@ -305,13 +302,11 @@ def _compare_with_approval(
     if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:
         prepared.remaining = remaining  # this plan was interrupted
         return result
-    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
+    if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:  # by an earlier run
         return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
     if remaining is not None and remaining.was_interrupted:
-        reason = (
-            f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."
-        )
-        return SiteResult(name, SiteStatus.REJECTED, reason)
+        cause = f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."
+        return SiteResult(name, SiteStatus.REJECTED, cause)
     plan = run.plan(_build_options(task, site)).plan
     if plan.is_rejected or has_errors(run.diagnostics):
         return build_rejected_result(name, [*problems, *run.diagnostics, *plan.diagnostics])
@@ -335,7 +330,6 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
         assert prepared.plan is not None, "a site that was compared"
         plan = prepared.plan
         outcome = apply_plan(run, plan, StepListener(), options)
-    # Build the result of an apply.
     applied = outcome.applied
     problems = [*run.diagnostics, *outcome.diagnostics]
     result = SiteResult(
@@ -353,10 +347,8 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     result = replace(result, **count_placements(plan))
     if outcome.is_complete:
         return result
-    failure = next((step_end for step_end in applied.end_events if step_end.error), None)
-    reason = (
-        f"{failure.address}: {failure.error}" if failure is not None else build_rejected_result("", problems).reason
-    )
+    failed = next((step_end for step_end in applied.end_events if step_end.error), None)
+    reason = f"{failed.address}: {failed.error}" if failed is not None else build_rejected_result("", problems).reason
     return replace(result, reason=reason)
 
 
@@ -364,7 +356,7 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
 
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
-    """Read the status of a site from its state, without a lock."""
+    """Read the status of a site without a lock: `applied`, `skipped` (never applied) or `failed` (interrupted)."""
     backend, problems = open_current_state(task, site)
     if backend is None:
         return build_rejected_result(site.name, problems)
@@ -405,7 +397,7 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
 
 
 def save_unsaved_state(run: Run) -> list[Diagnostic]:
-    """Write the unsaved state to the locked backend; return diagnostics on failure."""
+    """Move the unsaved state from its rescue file to the locked backend; return diagnostics on failure."""
     location = run.project.context
     try:
         data = read_limited_file(location.rescue_path, location)

@@ -66,7 +66,7 @@ def find_undeclared_sites(
         if (
             is_site_requested(name, patterns)
             and name not in declared
-            and known_state.state_location not in declared_states
+            and known_state.state_location not in declared_states  # not the state of a renamed site
         ):
             site = _read_undeclared_site(name, known_state, definition.templates, fleet)
             if site is not None:
@@ -84,7 +84,7 @@ def record_state_locations(opened: OpenedFleet, location: CommandContext, result
         for result in results
         if result.serial and result.site in entries
     }
-    if current_states and current_states.items() - known_states.items():
+    if current_states.items() - known_states.items():
         path = Path(location.data_directory, _STATE_LIST)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,8 +107,9 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     """Find state files by the template's path: site name and path."""
     backend = _open_backend(template, fleet)
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
-        return
+        return  # only local paths with the site's name can be searched
     pattern = normalize_state_location("local", backend.describe())
+    # Every occurrence of the placeholder has to be the same name.
     head, _, tail = re.escape(pattern).partition(ANY_SITE)
     path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
@@ -143,7 +144,7 @@ def _read_undeclared_site(
 def _open_known_state(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> StateBackend | None:
-    """Open the backend of a known state by a template, or as a local file; None if neither is possible."""
+    """Open the backend of a known state by a template leading to its location, or as a local file; else None."""
     for template in templates:
         if template.backend == known_state.backend:
             settings = {
@@ -172,4 +173,4 @@ def count_placements(state: State) -> dict[str, int]:
         if resource_type is not None and instance.current is not None:
             for kind in list_placement_kinds(resource_type):
                 counts[kind] += collect_names(kind, resource_type, instance.current.attributes).total()
-    return dict(sorted((+counts).items()))
+    return dict(sorted((+counts).items()))  # without zeros

@@ -110,7 +110,7 @@ def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | Non
 
 
 def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
-    """Count the sites that could not be planned as failures."""
+    """Count the sites that could not be planned as failures, skipped ones included, and record their results."""
     for site in fleet_apply.plan.select_wave(wave.name):
         if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED):
             fleet_apply.results[site.name] = site.result
@@ -120,7 +120,7 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Wait for the soak time of earlier waves with changes; return a stop if interrupted."""
     plan = fleet_apply.plan
-    if not plan.has_pending_sites(wave.name):
+    if not plan.has_pending_sites(wave.name):  # nothing will be applied
         return None
     start_time = 0.0
     for earlier in takewhile(lambda plan_wave: plan_wave.name != wave.name, plan.waves):
@@ -129,9 +129,8 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
             start_time = max(start_time, finished + earlier.soak)
     delay = start_time - fleet_apply.clock.read_time().timestamp()
     if delay > 0:
-        fleet_apply.observer.print_message(
-            f'Waiting {format_duration(max(delay, 1))} before the wave "{wave.name}" (soak).'
-        )
+        message = f'Waiting {format_duration(max(delay, 1))} before the wave "{wave.name}" (soak).'
+        fleet_apply.observer.print_message(message)
     while (delay := start_time - fleet_apply.clock.read_time().timestamp()) > 0:
         if fleet_apply.observer.is_stopping():
             return WaveStop(f'The run was interrupted while the wave "{wave.name}" waited.')
@@ -144,11 +143,11 @@ def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | No
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
-        return None
+        return None  # approved in an earlier run
     count = len(fleet_apply.plan.select_wave(wave.name))
     if not fleet_apply.observer.approve_wave(wave, count):
         reason = f'The wave "{wave.name}" waits for approval. Approve it with -wave={wave.name}.'
-        return WaveStop(reason, "wave-waits-for-approval", is_resumable=False)
+        return WaveStop(reason, id="wave-waits-for-approval", is_resumable=False)
     fleet_apply.record_event(ProgressEventKind.APPROVED, wave.name)
     return None
 
@@ -165,7 +164,7 @@ class _WaveCounts(Struct):
     is_resumable: bool = True
 
     def count_result(self, result: SiteResult) -> None:
-        """Count the result of a site."""
+        """Count the result of a site, and keep the first reason to stop the wave, if there is one."""
         self.failure_count += result.status in _FAILED_STATUSES
         self.correct_predictions += result.correct_predictions
         self.wrong_predictions += result.wrong_predictions
@@ -196,7 +195,7 @@ class _WaveCounts(Struct):
         if self.wave.max_parallel is not None:
             limits.append(self.wave.max_parallel)
         if self.wave.max_unavailable is not None:
-            limits.append(self.wave.max_unavailable - self.failure_count)
+            limits.append(self.wave.max_unavailable - self.failure_count)  # failed sites stay unavailable
         return max(min(limits), 0)
 
 
@@ -206,7 +205,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]
+    names = [name for name in sites if name not in fleet_apply.results]  # without those not planned
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
     for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
@@ -247,6 +246,7 @@ def _apply_until_stop(
         return tally.stop_reason
     if fleet_apply.observer.is_stopping():
         return "The run was interrupted; sites in progress were finished."
+    # Failed sites have used up the limit of running sites.
     return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
 
 
@@ -257,6 +257,7 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
     rejected: list[SiteResult] = []
 
     def record_result(task: Task, result: SiteResult) -> None:
+        """Keep a locked site to apply it; record the result of any other."""
         if result.is_locked:
             prepared.append(by_name[task.site])
             return
@@ -275,7 +276,7 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
     if final:
         names = format_list((result.site for result in final), _MAX_NAMES)
         tally.stop_reason = f"{names}: {final[0].reason}"
-        tally.is_resumable = not any(result.digest for result in final)
+        tally.is_resumable = not any(result.digest for result in final)  # a changed plan has to be approved again
     elif remaining:
         tally.stop_reason = "The run was interrupted."
     return prepared
@@ -293,7 +294,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """Describe all locks of a wave stopped by one, and how to release them."""
+    """Reject all locked sites of a wave stopped by one; describe their locks and their release, else ""."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
@@ -306,7 +307,7 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
 
 
 def _is_final_rejection(result: SiteResult) -> bool:
-    """Return True if a rejection stops the wave in any case: another plan than approved, or a lock."""
+    """Return True if a rejection stops the wave in any case: a new plan (with its digest) to approve, or a lock."""
     return bool(result.digest) or _has_lock_error(result)
 
 
@@ -315,7 +316,7 @@ def _has_lock_error(result: SiteResult) -> bool:
 
 
 def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResult) -> None:
-    """Record the result of a site."""
+    """Keep, count and log the result of a site, and pass it to the observer."""
     fleet_apply.results[result.site] = result
     tally.count_result(result)
     fleet_apply.record_event(ProgressEventKind.SITE, tally.wave.name, result)

@@ -65,9 +65,7 @@ def test(arguments: TestArguments) -> int:
     reporter.report_diagnostics(tests.diagnostics, tests.sources)
     if has_errors(tests.diagnostics):
         return 1
-    reporter.report_runs_to_execute(
-        {file_report.name: [run.name for run in file_report.runs] for file_report in tests.files}
-    )
+    reporter.report_runs_to_execute({file.name: [run.name for run in file.runs] for file in tests.files})
     files: list[FileReport] = []
     for result in run_tests(location, tests, options, reporter):
         runs = []

@@ -154,7 +154,7 @@ def _decode_content(body: AnyBody, schema: BodySchema, problems: list[Diagnostic
 
 
 def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
-    """Add a run block, unless its name is used already."""
+    """Add a run block; report a name used already."""
     run = _decode_run(block, problems)
     if run is None:
         return
@@ -166,6 +166,7 @@ def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]
 
 
 def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Expressions:
+    """Return the expressions of the `variables` block of a file or run by name, {} without one."""
     block = find_single_block(parts.blocks, "variables", problems)
     if block is None:
         return {}
@@ -206,7 +207,7 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
 
 
 def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
-    """Return a keyword; the first allowed one if it is absent, or, with a problem, invalid."""
+    """Return the keyword of an argument. If it is absent, or invalid (reported), return the first allowed one."""
     if attribute is None:
         return allowed[0]
     word = get_bare_keyword(attribute)
@@ -232,7 +233,7 @@ def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> Addre
 
 
 def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str, Span | None]:
-    """Return the directory of the module tested in a run ("" = the tested configuration), and its span."""
+    """Return the directory and span of the module of a run; "" for the tested configuration or after errors."""
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
         return "", None
@@ -246,7 +247,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the file's provider for each provider of the configuration."""
+    """Return the key of the test file's provider to use for each provider name of the configuration."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -294,15 +295,15 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
 def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> OverrideBlocks:
     """Return the overrides of a block by kind of target."""
     overrides = OverrideBlocks()
-    rows = {
+    overrides_by_type = {
         "override_resource": overrides.resources,
         "override_data": overrides.data,
         "override_module": overrides.modules,
     }
     for block in parts.blocks:
-        override = _decode_override(block, problems) if block.type in rows else None
+        override = _decode_override(block, problems) if block.type in overrides_by_type else None
         if override is not None:
-            rows[block.type].append(override)
+            overrides_by_type[block.type].append(override)
     return overrides
 
 

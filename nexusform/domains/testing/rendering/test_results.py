@@ -66,10 +66,7 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
 
 def _count_runs(files: Iterable[FileReport]) -> Counter[str]:
     """Count the runs by status."""
-    counts: Counter[str] = Counter()
-    for file in files:
-        counts.update(run.status for run in file.runs)
-    return counts
+    return Counter(run.status for file in files for run in file.runs)
 
 
 _OUTCOMES = {
@@ -90,7 +87,7 @@ def _build_junit_cases(file: FileReport) -> list[JunitCase]:
     cases = []
     for run in file.runs:
         outcome, message = _OUTCOMES[run.status]
-        case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
+        case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""  # "": it passed
         cases.append(JunitCase(file.name, run.name, outcome, message, case_boxes, run.seconds))
     if file.diagnostics and file.status == "error":
         boxes = render_diagnostics(file.diagnostics, file.sources)
@@ -130,9 +127,8 @@ def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, Source
     document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)
-    yield create_event(
-        "test_run", f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}', time, test_run=document, **labels
-    )
+    message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'
+    yield create_event("test_run", message, time, test_run=document, **labels)
     for diagnostic in run.diagnostics:
         yield create_diagnostic_event(diagnostic, sources, time) | labels
 

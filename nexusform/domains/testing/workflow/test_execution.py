@@ -152,7 +152,7 @@ class _TestFileRunner:
             if not has_error:
                 listener.report_run_start(name, block.name)
                 self._run_block(block, result)
-                has_error = result.status is TestStatus.ERROR
+                has_error = result.status is TestStatus.ERROR  # a failed assertion skips no run
             listener.report_run_end(self.result, result)
         listener.report_file_teardown(name)
         self.result.diagnostics += self._executor.destroy_resources(lambda run: listener.report_run_teardown(name, run))
@@ -177,6 +177,7 @@ class _TestFileRunner:
                 if not has_errors(outcome.diagnostics):
                     result.status = TestStatus.PASS
                 else:
+                    # FAIL is for failed assertions.
                     result.status = TestStatus.FAIL if outcome.has_failed else TestStatus.ERROR
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 

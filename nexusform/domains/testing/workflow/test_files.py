@@ -35,9 +35,8 @@ def find_test_files(
         except FileNotFoundError:
             continue
         except OSError as problem:
-            problems.append(
-                build_error("unreadable-test-directory", f'"{directory}" cannot be read: {problem.strerror}.')
-            )
+            detail = f'"{directory}" cannot be read: {problem.strerror}.'
+            problems.append(build_error("unreadable-test-directory", detail))
             continue
         paths += [os.path.normpath(Path(directory, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
     if not requested_files:
@@ -79,5 +78,6 @@ def list_test_file_problems(
     """Return the problems of the test files; their texts are added to `sources`."""
     problems: list[Diagnostic] = []
     for path in find_test_files(location, directory, (), problems):
-        problems += read_test_file(path, location, sources)[1]
+        _, new_problems = read_test_file(path, location, sources)
+        problems += new_problems
     return problems

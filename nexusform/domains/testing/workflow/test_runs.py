@@ -124,7 +124,7 @@ class RunBlockExecutor(Struct):
         problems += new_problems
         if has_errors(problems):
             raise RunBlockError(problems)
-        key = block.state_key or block.source
+        key = block.state_key or block.source  # runs with the same key share a state
         project = Project(
             context=replace(self.place, state_path=""),
             configuration=tested_configuration,
@@ -141,12 +141,12 @@ class RunBlockExecutor(Struct):
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
         if block.command == "apply":
-            self._applied_modules.pop(key, None)
+            self._applied_modules.pop(key, None)  # the latest apply comes last
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
     def _read_external_variables(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return variables of the environment, variable files and flags, with defaults."""
+        """Return the variables with a value from the environment, variable files and flags, or with a default."""
         variables, problems = read_root_variables(
             configuration,
             environment=self.place.environment,
@@ -158,7 +158,7 @@ class RunBlockExecutor(Struct):
         values = {
             name: value
             for name, (value, origin) in variables.items()
-            if origin.text != "default" or declared_variables[name].default is not None
+            if origin.text != "default" or declared_variables[name].default is not None  # it has a value
         }
         return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
 
@@ -167,21 +167,19 @@ class RunBlockExecutor(Struct):
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Return the variables of a run from its block, its file and the command line."""
         values, problems = self._read_external_variables(configuration)
-        declared_variables = configuration.root.variables
+        declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
-            variable = declared_variables.get(name)
+            variable = declared.get(name)
             if variable is not None:
                 value, new_problems = evaluate_test_variable(variable, expression, scope)
                 problems += new_problems
                 if value is not None:
                     values[name] = value
-            elif name in block.variables:
-                detail = (
-                    f'The tested configuration declares no variable "{name}".{suggest_name(name, declared_variables)}'
-                )
+            elif name in block.variables:  # a variable of the file may be for other modules
+                detail = f'The tested configuration declares no variable "{name}".{suggest_name(name, declared)}'
                 problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
-        for name in declared_variables:
-            if name not in values and not has_errors(problems):
+        for name in declared:
+            if name not in values and not has_errors(problems):  # an invalid value was reported already
                 detail = (
                     f'The required variable "{name}" is not set. Set it in the run block, in the file or '
                     "on the command line."
@@ -206,6 +204,7 @@ class RunBlockExecutor(Struct):
 
     @contextmanager
     def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
+        """Open a run without a lock, with the overrides on its providers. Raises RunBlockError."""
         locking = LockOptions(enabled=False, is_exclusive=True)
         with begin_run(project, "OperationTypeTest", locking, clock=self.clock) as session:
             if not session.is_ready:
@@ -223,6 +222,7 @@ class RunBlockExecutor(Struct):
             replaces=block.replace_addresses,
         )
         plan = session.plan(options).plan
+        # A test does not report the risks of a plan.
         relevant_diagnostics = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
         unexpected_problems, missing_failures = filter_expected_failures(
             block.expected_failures, relevant_diagnostics, block.header
@@ -244,7 +244,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Return the outcome of a failed plan. If that was expected and no apply requested, its assertions decide."""
+        """Return the outcome of a plan with expected errors only, by its assertions. Raises RunBlockError otherwise."""
         if not has_errors(problems) and block.command == "apply":
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
@@ -253,9 +253,12 @@ class RunBlockExecutor(Struct):
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         if has_errors(problems):
             raise RunBlockError(problems, plan)
-        unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
-        errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
-        failed_outputs = frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors})
+        addresses_with_errors = {item.address for item in plan.diagnostics if item.severity is Severity.ERROR}
+        failed_outputs = frozenset(
+            name
+            for name, output in plan.planned_outputs.items()
+            if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors
+        )
         state = _build_planned_state(session, plan)
         has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
         return RunOutcome(problems, plan, None, has_failed)
@@ -336,7 +339,7 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
         for address, refreshed_object in plan.refreshed_objects.items():
-            if refreshed_object is None:
+            if refreshed_object is None:  # it no longer exists
                 instances.pop(address, None)
             else:
                 instances[address] = InstanceState(refreshed_object)
@@ -373,7 +376,7 @@ def filter_expected_failures(
         if names:
             matched_names |= names
         elif problem.id == ID_OF_CONDITION["check"]:
-            unexpected_problems.append(replace(problem, severity=Severity.ERROR))
+            unexpected_problems.append(replace(problem, severity=Severity.ERROR))  # in a plan it is a warning
         else:
             unexpected_problems.append(problem)
     missing_failure_errors = []
@@ -385,6 +388,7 @@ def filter_expected_failures(
 
 
 def _format_address(traversal: Traversal) -> str:
+    """Format a reference as in plans: `output.size`, `nexus_site.a["lon1"]`."""
     parts = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):

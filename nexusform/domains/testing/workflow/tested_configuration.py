@@ -89,7 +89,7 @@ class AssertionScope(Struct, frozen=True):
             # An expected failure leaves a variable its value.
             rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name))
             return (rejected, *result[1:]) if root == "var" and rejected is not None else result
-        if name in self.failed_outputs:
+        if name in self.failed_outputs:  # an expected failure left it without a value
             return NULL, 1, []
         if name in declared_outputs:
             return self.inner.names.get_output(self.inner.instance, name), 1, []
@@ -124,7 +124,7 @@ def evaluate_test_variable(
         if variable.default is None:
             detail = f'The variable "{variable.name}" may not be set to null.'
             return None, [build_error("required-variable-not-set", detail, expression.span)]
-        value = variable.default
+        value = variable.default  # null stands for the default of a variable with nullable = false
     try:
         value = convert_value(value, variable.type)
     except ConversionProblem as problem:
@@ -134,9 +134,7 @@ def evaluate_test_variable(
 
 
 class ValueOverrides(Struct, frozen=True):
-    """Override values: for resources by pattern, for resource types by provider, for data sources, and
-    for computed values in the plan.
-    """
+    """Override values by resource pattern, provider and type, or data source, and for computed values in the plan."""
 
     resources: Overrides = ()
     mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
@@ -168,15 +166,17 @@ def collect_value_overrides(
     for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources):
         values = evaluate_values(override.values)
         resources.append((override.target, values))
+        # Without `during_plan`, the plan leaves computed values unknown.
         planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
     data = [
         ValueOverride(override.target, override.target.type, evaluate_values(override.values))
         for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
     ]
     mock_defaults = []
+    # Names of providers in the configuration, and their keys in the test file.
     for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
         mock = file.mocks.get(key)
-        if mock is None:
+        if mock is None:  # a real provider
             continue
         defaults = {kind: evaluate_values(expression) for kind, expression in mock.resources.items()}
         mock_defaults.append((name, defaults))
@@ -197,7 +197,7 @@ def _evaluate_override(
         return {}
     value, new_problems = evaluate_expression(expression, scope)
     problems += new_problems
-    plain_value = convert_to_plain(value)[0]
+    plain_value, _ = convert_to_plain(value)
     if isinstance(plain_value, dict):
         return plain_value
     if not has_errors(new_problems):
@@ -223,7 +223,7 @@ def build_tested_configuration(
         block = providers.get(provider_key)
         if block is not None:
             providers[name] = replace(block, key=name)
-        elif provider_key != DEFAULT_PROVIDER:
+        elif provider_key != DEFAULT_PROVIDER:  # the default one needs no block
             detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
             problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
     root = replace(configuration.root, providers=providers)
@@ -256,7 +256,7 @@ def _create_output_module(call: ModuleCall, override: Override, problems: list[D
             problems.append(build_error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {}
     for name, output in call.module.outputs.items():
-        expression = output_expressions.get(name, Literal(None, override.span))
+        expression = output_expressions.get(name, Literal(None, override.span))  # null without an override
         outputs[name] = replace(output, expression=expression, depends_on=(), preconditions=())
     variables = {name: replace(v, validations=()) for name, v in call.module.variables.items()}
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
@@ -270,7 +270,7 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
     if not isinstance(expression_map, ObjectCons):
         problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
         return {}
-    outputs: dict[str, Expression] = {}
+    outputs: dict[str, Expression] = {}  # computed names are ignored
     for key, value in expression_map.items:
         expression = key.expression
         if isinstance(expression, StringLiteral):
@@ -301,7 +301,7 @@ class OverridingProvider:
         ]
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
-        """Return the override values of an object, None if its provider is used."""
+        """Return the override values of an object ({} for a mocked provider without defaults), None for none."""
         address = parse_address(text)
         for pattern, values in self._resources:
             if pattern.is_match(address):

@@ -53,7 +53,7 @@ def repack(arguments: RepackArguments) -> int:
         arguments.question.view.create_screen().print_error(message)
         return 1
 
-    time_budget = _start_time_budget(arguments.time)
+    time_budget = _start_time_budget(arguments.time)  # reading the state counts, too
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.name_lookup import (

@@ -91,7 +91,7 @@ class SimulationFlags(Struct, frozen=True, kw_only=True):
 def run_question(
     flags: SimulationFlags, build_answer: Callable[[Snapshot, SimulationInput], Answer], *, has_pods: bool = True
 ) -> int:
-    """Read the input, answer the question and print the answer or diagnostics. Without `has_pods`, read no pods."""
+    """Read the input, answer the question and print the answer or diagnostics. `has_pods`: the answer is about pods."""
     inputs = open_snapshot(flags.create_context(), flags.answer.plan, has_pods=has_pods)
     return build_and_write_answer(flags, inputs, build_answer)
 
@@ -150,7 +150,7 @@ def capacity(arguments: CapacityArguments) -> int:
 
         sites = _select_site_or_all(snapshot, arguments.site)
         zones = require_lookup(find_zones(sites, arguments.zones))
-        skus = require_lookup(find_skus(sites[0].skus, arguments.sku))
+        skus = require_lookup(find_skus(sites[0].skus, arguments.sku))  # equal for all sites
         mix = require_lookup(parse_sku_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
         capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
@@ -237,9 +237,8 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.name_lookup import find_kubernetes_cluster
 
-        selected = [
-            require_lookup(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)
-        ]
+        names = dict.fromkeys(arguments.cluster)
+        selected = [require_lookup(find_kubernetes_cluster(snapshot, name)) for name in names]
         return (
             _build_upgrade_path_answer(selected, arguments.to, inputs)
             if arguments.to
@@ -282,8 +281,9 @@ def _build_upgrade_path_answer(
     sites = {site.id: site for site, _ in selected}
     if len(sites) > 1:
         raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
+    [site] = sites.values()
     today = get_plan_time(os.environ)
-    path = find_upgrade_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods, today)
+    path = find_upgrade_path(site, [cluster for _, cluster in selected], target_version, inputs.pods, today)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
 
@@ -324,7 +324,7 @@ def failure(arguments: FailureArguments) -> int:
         raise click.UsageError("Specify exactly one of -machine, -rack, -cluster, -node and -site, or -observed.")
     if arguments.observed and (arguments.cluster or arguments.node or arguments.site):
         raise click.UsageError("-observed can be combined with -machine and -rack only.")
-    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
+    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:  # a pattern: each site has its own state
         return SITE_QUESTIONS["failure"](arguments)
     if arguments.engine or arguments.workers or arguments.allow_source:
         raise click.UsageError("-engine, -workers and -allow-source need -site=*.")
@@ -382,7 +382,7 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         site = _find_site_with_machines_down(snapshot)
-        scope, lost, names = FailureScope.OBSERVED, site.id, []
+        scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
     down = list_machines_down(site) if arguments.observed else []
     added = [name for name in down if name not in names]
     text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
@@ -443,7 +443,7 @@ def fleet(arguments: FleetArguments) -> int:
         return 1
     edits, problems = parse_member_edits(flags)
     simulation = problems or simulate_member_edits(snapshot, edits)
-    if isinstance(simulation, list):
+    if isinstance(simulation, list):  # diagnostics about the edits
         screen.print_diagnostics(simulation, inputs.sources)
         return 1
     report = build_fleet_report(simulation, inputs.origin)

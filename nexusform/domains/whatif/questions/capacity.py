@@ -112,9 +112,7 @@ class CapacityAnswer(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether a requested SKU or mix does not fit."""
-        is_short = self.has_requested_skus and any(
-            sku_capacity.current.maximum == 0 for sku_capacity in self.sku_capacities
-        )
+        is_short = self.has_requested_skus and any(capacity.current.maximum == 0 for capacity in self.sku_capacities)
         return is_short or (self.mix is not None and self.mix.sets.maximum == 0)
 
 
@@ -129,7 +127,7 @@ def compute_site_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
+    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)  # None: the largest
     open_machines = [machine for machine in machines if not machine.unschedulable_reason]
     totals = Totals(
         machines=len(open_machines),
@@ -164,13 +162,12 @@ def _compute_sku_capacity(
 ) -> SkuCapacity:
     """Compute the capacity for a SKU, by zone and with one rack down."""
     constraints = _find_common_constraints(site, sku)
-    free_by_rack = site.scheduler.count_free_slots_by_rack(
-        build_standalone_demand(sku, replace(constraints, zones=zones))
-    )
+    demand = build_standalone_demand(sku, replace(constraints, zones=zones))
+    free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
     planned_by_rack: dict[str, int] = {}
     zone_by_rack: dict[str, str] = {}
     for rack in planned:
-        # Planned racks are empty, so their capacity is known.
+        # Planned racks are empty, so their capacity is known. They are in the requested zones already.
         planned_by_rack[rack.name] = (
             RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints)).minimum
         )
@@ -180,7 +177,7 @@ def _compute_sku_capacity(
             zone_by_rack[machine.rack] = machine.availability_zone
     total_free = sum_count_intervals(free_by_rack.values())
     without_rack: dict[str, Interval] = {}
-    for rack_name, free in sorted(free_by_rack.items(), key=lambda item: item[0].encode()):
+    for rack_name, free in sorted(free_by_rack.items(), key=lambda rack_and_count: rack_and_count[0].encode()):
         without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
     return SkuCapacity(
         sku=sku,
@@ -213,6 +210,7 @@ def _group_by_zone(
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]
+        # Planned racks have no free capacity now.
         free = sum_count_intervals(free_by_rack[rack] for rack in zone_racks if rack in free_by_rack)
         planned = sum(planned_by_rack.get(rack, 0) for rack in zone_racks)
         capacities.append(ZoneCapacity(zone, tuple(zone_racks), free, planned))
@@ -259,7 +257,7 @@ def count_complete_sets(
 ) -> MixAnswer:
     """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
-    if scheduler.list_machines_with_unknown_cells():
+    if scheduler.list_machines_with_unknown_cells():  # placing sets in one sample would prove nothing
         return _compute_mix_bounds(scheduler, parts, constraints)
     # Find the number of sets by bisection, limited by each part alone.
     sets = 0
@@ -311,7 +309,7 @@ def _compute_mix_bounds(
         for part, interval, reduction in zip(parts, free, reductions, strict=True)
     ]
     sets = Interval(minimum, maximum)
-    return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(remaining))
+    return MixAnswer(tuple(parts), sets, sequential_sets=sets, short=None, missing=0, remaining=tuple(remaining))
 
 
 def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:

@@ -102,7 +102,7 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     def has_fitting_machine(sku: VmSku) -> bool:
         return any(_can_hold_vm(machine, sku) for machine in kinds.values())
 
-    def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:
+    def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:  # largest first, then least disk
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
 
     return min(filter(has_fitting_machine, one_cell), key=build_size_key, default=None)
@@ -126,7 +126,7 @@ def compute_cell_fragmentation(
     free_vcpus, free_memory = _sum_free(countable)
     first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted(counts.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
     return FragmentationCounts(
         yardstick=sku,
         cells=sum(map(len, cells.values())),
@@ -164,11 +164,11 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
     for cell in cells:
-        if cell.machine.name not in overfull:
+        if cell.machine.name not in overfull:  # these have no legal split, so nothing counts as free
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():
-        if not vm.placement.cells and vm.placement.machine in vcpus:
+        if not vm.placement.cells and vm.placement.machine in vcpus:  # no cell accounts for this VM
             vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
             memory[vm.placement.machine] -= vm.sku.memory_in_cell * vm.sku.numa_cells
     return sum(vcpus.values()), sum(memory.values())
@@ -180,11 +180,11 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
     disk = {machine.name: machine.disk_gib for machine in machines}
     for vm in site.scheduler.list_vms():
         machine = vm.placement.machine
-        if machine not in cells:
+        if machine not in cells:  # a machine of another zone
             continue
         disk[machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
-            if number < len(cells[machine]):
+            if number < len(cells[machine]):  # ignore cells missing in the inventory
                 cell = cells[machine][number]
                 cell.vcpus -= vm.sku.cpus_in_cell
                 cell.memory -= vm.sku.memory_in_cell
@@ -200,7 +200,7 @@ def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
-    """Find the kind of a cell for a SKU. `unknown_machines`: machines with VMs in unknown cells."""
+    """Determine the use of a cell for a SKU, see FragmentationCounts. `unknown_machines` have VMs in unknown cells."""
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED
     if cell.machine.name in unknown_machines:
@@ -225,7 +225,7 @@ def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) ->
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}
     stranded: list[_NumaCell] = []
     for cell in cells:
-        if not cell.free_vcpus and not cell.free_memory:
+        if not cell.free_vcpus and not cell.free_memory:  # nothing is left to be stranded
             continue
         key = (cell.machine.machine_sku, cell.free_vcpus, cell.free_memory, cell.disk)
         if key not in fits_by_key:

@@ -79,7 +79,7 @@ class RebalanceRequest(Struct, frozen=True):
     placement: str = ""
 
     def is_binding_in_scope(self, row: Feasibility) -> bool:
-        """Return whether the pods of a binding have to run."""
+        """Return True if the evictions have to let the pods of this binding run."""
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
 
@@ -126,11 +126,11 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
         if placement.kind == _BINDING and not is_removed:
             clusters.setdefault(str(placement.address), set()).add(placement.object)
     return TrialOutcome(
-        tuple(waiting),
-        tuple(unknown),
-        clusters,
-        tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
-        error,
+        waiting=tuple(waiting),
+        unknown=tuple(unknown),
+        clusters=clusters,
+        rejections=tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
+        error=error,
     )
 
 
@@ -143,7 +143,7 @@ def find_minimum_evictions(
     in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
     movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
     result = RebalanceResult(request, before, movable, fixed)
-    if not result.waiting_bindings:
+    if not result.waiting_bindings:  # no eviction is needed
         return result
     search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
     trial, best = search.run(movable)
@@ -183,6 +183,7 @@ class _EvictionSearch(Struct):
         """
         goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
+        # PickAll last: such a placement gets no other cluster for an evicted one.
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
         for size in range(1, min(len(candidates), MAX_EVICTIONS) + 1):
             self.trial_counts.append(0)
@@ -195,7 +196,7 @@ class _EvictionSearch(Struct):
                 trial, outcome = self._find_working_trial(group)
                 if trial is not None:
                     return trial, outcome
-        self.is_complete = len(candidates) <= MAX_EVICTIONS
+        self.is_complete = len(candidates) <= MAX_EVICTIONS  # larger sets are not tried
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
@@ -213,10 +214,10 @@ class _EvictionSearch(Struct):
                 trial = EvictionProposal(order, tuple(sorted(returned)))
                 outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
-            if outcome.rejections:
+            if outcome.rejections:  # another order may be accepted
                 continue
             if not self._is_trial_successful(trial, outcome):
-                return None, outcome
+                return None, outcome  # the order does not change the end
             interruption = self._describe_interruption(trial)
             if not interruption:
                 return trial, outcome
@@ -225,11 +226,11 @@ class _EvictionSearch(Struct):
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
         """Describe the pods without a node between two evictions; "" if there are none."""
-        former = _list_bindings(self.before.waiting)
+        waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
             outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
             effect = outcome.error
-            newly_waiting = [binding for binding in _list_bindings(outcome.waiting) if binding not in former]
+            newly_waiting = [pair for pair in _list_bindings(outcome.waiting) if pair not in waiting_before]
             if newly_waiting:
                 address, cluster = newly_waiting[0]
                 effect = f"{address.name} waits on {cluster}"
@@ -251,10 +252,8 @@ class _EvictionSearch(Struct):
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
         # A PickAll does not pick another cluster for an evicted one.
-        removed_counts = Counter(
-            str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
-        )
+        removals = Counter(str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL)
         return all(
-            len(outcome.clusters.get(address, ())) >= len(clusters) - removed_counts[address]
+            len(outcome.clusters.get(address, ())) >= len(clusters) - removals[address]
             for address, clusters in self.before.clusters.items()
         )

@@ -148,7 +148,7 @@ def simulate_machine_loss(
         pools=pools,
         recreations=tuple(_recreate_pools(site, scheduler, names)),
         deletions=tuple(_build_node_deletions(pools, machines)),
-        stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),
+        stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),  # only NKS nodes are re-created
         unmanaged_vms=tuple(name for machine, name in site.unmanaged_vms if machine in names),
         workloads=tuple(_find_affected_workloads(pools, pods)),
         samples=samples,
@@ -196,7 +196,7 @@ def _find_affected_workloads(
 
 
 def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[RecreatedPool]:
-    """Recreate the lost VMs of NKS clusters, pool by pool in creation order."""
+    """Place new VMs for the lost VMs of NKS clusters in `scheduler`, pool by pool in creation order."""
     for cluster, pool, down in _find_lost_pools(site, lost):
         placement_result = place_replacements(scheduler, pool, down)
         reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
@@ -217,17 +217,18 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every split."""
+    """Count VMs without capacity over samples of NUMA cells, of a single pool for any split; None without samples."""
     pools = list(_find_lost_pools(site, lost))
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
         return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
 
     samples = sample_capacity(scheduler, sum(len(down) for _, _, down in pools), count_missing)
-    if samples is None or len(pools) > 1:
+    if samples is None or len(pools) > 1:  # several pools compete, so their bounds are only those of samples
         return samples
     [(_, pool, down)] = pools
-    free = scheduler.count_free_slots(build_demand(pool.owner, pool.demand, down[0].number))
+    demand = build_demand(pool.owner, pool.demand, down[0].number)  # equal for all of its VMs
+    free = scheduler.count_free_slots(demand)
     bounds = Interval(max(0, len(down) - free.maximum), max(0, len(down) - free.minimum))
     return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
 
@@ -240,9 +241,9 @@ def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[
     for cluster_id, down in group_vms_down_by_cluster(nks_pools).items():
         affected_machines = {vm.placement.machine for vm in down}
         yield NodeDeletionCommand(
-            cluster_id,
-            names[cluster_id],
-            tuple(machine for machine in machines if machine in affected_machines),
-            tuple(vm.name for vm in down),
-            cluster_id not in unreachable,
+            cluster_id=cluster_id,
+            cluster=names[cluster_id],
+            machines=tuple(machine for machine in machines if machine in affected_machines),
+            nodes=tuple(vm.name for vm in down),
+            is_reachable=cluster_id not in unreachable,
         )

@@ -123,16 +123,14 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
-    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. Effect and value of a taint are
-    optional.
-    """
+    """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid. A taint may lack effect and value."""
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None
     if setting.endswith("-") and "=" not in setting:
-        return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None
+        return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None  # no key
     setting = setting.removesuffix(effect)
     key, equals, value = setting.partition("=")
     is_valid = ":" not in setting if is_taint else bool(equals)  # no other effect of a taint; a value otherwise
@@ -167,7 +165,7 @@ def apply_member_edits(
     for edit in sorted(edits, key=lambda edit: edit.kind is not MemberEditKind.JOIN):
         member = _apply_edit(simulated_fleet, members, edit, departed)
         if isinstance(member, Diagnostic):
-            if member not in problems:
+            if member not in problems:  # several edits of one member may have the same error
                 problems.append(member)
         elif member is None:
             departed.add(edit.member)
@@ -180,7 +178,7 @@ def apply_member_edits(
 def _apply_edit(
     simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
 ) -> SimulatedMember | Diagnostic | None:
-    """Return the member after an edit, None if it leaves. `departed`: members removed by earlier edits."""
+    """Return the member after an edit, None if it leaves, or an error. `departed`: members removed by earlier edits."""
     if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
@@ -199,12 +197,11 @@ def _apply_edit(
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return a new member, or an existing ineligible one."""
+    """Return a new member, or an existing unhealthy one made healthy; an error if neither is possible."""
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
-        # Make an existing ineligible member eligible; anything else is an error.
         is_healthy = existing.record.health is Health.HEALTHY
-        if edit.value or is_healthy:
+        if edit.value or is_healthy:  # only an unhealthy member without a template joins again
             reason = "already joins" if is_healthy else "is already a member"
             detail = f"{edit.member} {reason}. Choose another name for the new member."
             return build_error("invalid-simulation", detail)
@@ -224,7 +221,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
-    if len(clusters) != 1:
+    if len(clusters) != 1:  # no such cluster, or an ambiguous name
         names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
         return _build_unknown_object_error("member or cluster", edit.value, names)
     [cluster] = clusters
@@ -232,7 +229,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return the member after an edit other than join or leave."""
+    """Return the member after an edit other than join or leave; an error for a property without effect or invalid."""
     record = member.record
     match edit.kind:
         case MemberEditKind.DRAIN:
@@ -244,8 +241,7 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
             return _set_taint(member, edit)
         case MemberEditKind.LABEL:
             return _set_label_or_property(member, edit, "labels", record.labels)
-    if edit.key.startswith(RESOURCE_PREFIX):
-        # The member with another amount of CPU or memory.
+    if edit.key.startswith(RESOURCE_PREFIX):  # a property with an amount of CPU or memory
         amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
         usage = member.record.resources
         if member.cluster is not None:
@@ -271,7 +267,7 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
-    """Return the member with a taint set or removed."""
+    """Return the member with a taint set (effect NoSchedule) or removed (without a value); an error if missing."""
     existing = member.record.taints
     taints = [taint for taint in existing if taint.key != edit.key]
     if edit.value is not None:
@@ -285,11 +281,10 @@ def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember | Diagnostic:
     """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
-    if edit.value is None and edit.key not in existing:
-        # Build the error for removing a key that is not set, or derived from nodes.
+    if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
             derived = build_member(member.record, member.cluster, (0, 0)).properties
-            if edit.key in derived:
+            if edit.key in derived:  # computed, such as the number of nodes
                 detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
                 return build_error("invalid-simulation", detail)
         return _build_missing_key_error(edit, existing)
@@ -308,6 +303,7 @@ def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnosti
 
 
 def _build_unknown_object_error(noun: str, name: str, candidates: Iterable[str]) -> Diagnostic:
+    """Build the error for an unknown member or cluster, with the most similar name and the known ones."""
     names = sorted(set(candidates), key=str.encode)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
     detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'

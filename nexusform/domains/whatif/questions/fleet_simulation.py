@@ -196,14 +196,14 @@ def build_fleet_snapshot(
     last_members: dict[str, Member] = {}
     for thing in ordered_things:
         kind = registries.resource_types.get(thing.address.type)
-        if kind is None:
+        if kind is None:  # objects of unknown types are left out
             continue
         object_state = ObjectState(thing.attributes, thing.creation, private=thing.note)
         states[thing.address] = InstanceState(object_state)
         if kind.build_fleet_object is not None:
             attributes = dict(thing.attributes)
             record = records[thing.address] = kind.build_fleet_object(attributes)
-            if isinstance(record, FleetMember) and "labels" in object_state.note:
+            if isinstance(record, FleetMember) and "labels" in object_state.note:  # recorded in state
                 last_members[record.name] = parse_member_record(record.name, object_state.note)
             instances[thing.address] = Instance(
                 thing.address,
@@ -215,8 +215,8 @@ def build_fleet_snapshot(
     clusters = build_existing_clusters(ordered_things, registries, catalogue)
     observed = dict(_match_observed_clusters(clusters, states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
-    snapshot = FleetSnapshot(instances, records, states, registries, SimulatedFleet({}, {}), observed)
-    pods = _build_pods(snapshot, clusters, {})
+    snapshot = FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}), observed=observed)
+    pods = _build_pods(snapshot, clusters, {})  # the members' free resources depend on them
     members = dict(_build_members(records.values(), last_members, clusters, pods, observed))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
@@ -227,7 +227,7 @@ def _match_observed_clusters(
     registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
-    """Bind the observed clusters to their members, by id."""
+    """Match each cluster listed by kubectl to the nodes and workloads in state; yield it with its id."""
     if not observations.clusters:
         return
     # The keys of workloads applied to clusters, by cluster id.
@@ -236,8 +236,8 @@ def _match_observed_clusters(
         workload_keys.setdefault(prior.cluster_id, set()).update(prior.workloads)
     for cluster_id in observations.clusters:
         observed = observations.bind_cluster(cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ()))
-        if observed is not None:
-            yield cluster_id, observed
+        assert observed is not None, "the cluster is observed"
+        yield cluster_id, observed
 
 
 def _build_members(
@@ -248,7 +248,7 @@ def _build_members(
     observed: Container[str],
 ) -> Iterator[tuple[str, SimulatedMember]]:
     """Build the members by name. If a member's nodes are unknown, its last recorded resources apply.
-    `observed`: ids of completely known clusters.
+    `observed`: ids of clusters listed by kubectl: all of their pods are known, so no request is unmanaged.
     """
     for record in records:
         if not isinstance(record, FleetMember):
@@ -258,26 +258,24 @@ def _build_members(
         if cluster is not None:
             requests = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
             yield record.name, SimulatedMember(record, cluster, requests)
-        elif record.cluster_id and last_member is not None:
-            restored = replace(
-                record, cluster_id="", properties=last_member.properties, resources=last_member.resources
-            )
-            yield record.name, SimulatedMember(restored)
-        else:
+        elif record.cluster_id and last_member is not None:  # its nodes are unknown here
+            former = replace(record, cluster_id="", properties=last_member.properties, resources=last_member.resources)
+            yield record.name, SimulatedMember(former)
+        else:  # with the resources of its block, if any
             yield record.name, SimulatedMember(record)
 
 
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Compute the requests of unmanaged pods at the last plan: CPU in millicores, memory in bytes, 0 if unknown."""
+    """Infer millicores and bytes of unmanaged pods from how much less was available at the last plan; 0 if unknown."""
     if last_member is None:
         return 0, 0
-    usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
-    if usage.allocatable != last_member.resources.allocatable:  # its nodes have changed
+    managed_usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
+    if managed_usage.allocatable != last_member.resources.allocatable:  # its nodes have changed
         return 0, 0
-    cpu = _compute_amount_reduction("cpu", usage, last_member.resources)
-    memory = _compute_amount_reduction("memory", usage, last_member.resources)
+    cpu = _compute_amount_reduction("cpu", managed_usage, last_member.resources)
+    memory = _compute_amount_reduction("memory", managed_usage, last_member.resources)
     return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)
 
 
@@ -285,10 +283,10 @@ _NANO: Final = 10**9
 _NANO_PER_MILLI: Final = 10**6
 
 
-def _compute_amount_reduction(name: str, usage: ResourceUsage, last_usage: ResourceUsage) -> int:
-    """Compute the reduction of an available amount at the last plan, in nano-units; 0 if not recorded."""
+def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usage: ResourceUsage) -> int:
+    """Compute how much less was available at the last plan than with managed pods only, in nano-units; 0 if unknown."""
     available_last = last_usage.available.get(name)
-    return usage.available[name].nano - available_last.nano if available_last is not None else 0
+    return managed_usage.available[name].nano - available_last.nano if available_last is not None else 0
 
 
 def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
@@ -313,11 +311,11 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         if cluster in _build_state(placement, placement.bindings).clusters
     ]
     return FleetSimulation(
-        tuple(edits),
-        tuple(_build_outcomes(baseline, result)),
-        tuple(_build_capacities(baseline, result)),
-        tuple(new_warnings),
-        tuple(remaining),
+        edits=tuple(edits),
+        placements=tuple(_build_outcomes(baseline, result)),
+        members=tuple(_build_capacities(baseline, result)),
+        warnings=tuple(new_warnings),
+        remaining=tuple(remaining),
     )
 
 
@@ -334,7 +332,7 @@ class _SchedulingRun(Struct, frozen=True):
 def _run_scheduling(
     snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
 ) -> _SchedulingRun:
-    """Run the scheduling over these members."""
+    """Run fleet scheduling over `members_after` (others leave), with evictions from the `drained` members."""
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
@@ -347,7 +345,7 @@ def _run_scheduling(
         member_before = _build_member(previous_members.get(name), pods)
         member_after = _build_member(current, pods)
         member_record, cluster = (current.record, current.cluster) if current is not None else (None, None)
-        members[name] = FleetMemberState(_MEMBER, member_record, cluster, member_before, member_after)
+        members[name] = FleetMemberState(_MEMBER, member_record, cluster, previous=member_before, planned=member_after)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
     placements: list[PlacementPlan] = []
@@ -371,6 +369,7 @@ class _ClusterPods(PodPhase):
     unmanaged_requests: Mapping[str, tuple[int, int]] = {}
 
     def sum_requests(self, cluster_name: str) -> tuple[int, int]:
+        """Sum the requests of a cluster's planned and unmanaged pods: CPU in millicores, memory in bytes."""
         cpu, memory = super().sum_requests(cluster_name)
         other_cpu, other_memory = self.unmanaged_requests.get(cluster_name, (0, 0))
         return cpu + other_cpu, memory + other_memory
@@ -413,7 +412,7 @@ def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | No
 def _build_drain_evictions(
     placements: Sequence[PlacementPlan], drained: Sequence[str]
 ) -> Iterator[tuple[Instance, FleetEviction]]:
-    """Build the evictions of drained members: every cluster placement on them. Source: KubeFleet
+    """Build the evictions of drained members: every cluster-scoped placement bound to them. Source: KubeFleet
     tools/fleet/cmd/draincluster.
     """
     for cluster in drained:
@@ -443,22 +442,20 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         baseline_placement = baseline_placements[placement.address]
         rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
         pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
-        # New picks in this run have no difference.
-        fresh = _compute_policy_drift(placement, result.member_list)
-        newly_ineligible = _find_eligible_members(baseline_placement, baseline.member_list) - _find_eligible_members(
-            placement, result.member_list
-        )
-        is_unrelated = fresh == _compute_policy_drift(
-            baseline_placement, baseline.member_list
-        ) and newly_ineligible.isdisjoint(fresh.lost_clusters)
-        fresh_difference = SchedulingDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
+        # Drift is the difference to a newly created placement. It counts if it is caused by the edits.
+        drift, eligible = _compute_policy_drift(placement, result.member_list)
+        baseline_drift, baseline_eligible = _compute_policy_drift(baseline_placement, baseline.member_list)
+        newly_ineligible = baseline_eligible - eligible
+        is_old_drift = drift == baseline_drift and newly_ineligible.isdisjoint(drift.lost_clusters)
+        is_picked_now = bool(placement.scheduling.pick_triggers)  # just picked, so as if newly created
         yield PlacementOutcome(
             before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
             after=_build_state(placement, placement.bindings),
             rows=tuple(rows),
             pods=tuple(pod_rows),
             status=placement.scheduling.status,
-            fresh=fresh_difference,
+            fresh=SchedulingDrift((), ()) if is_picked_now or is_old_drift else drift,
+            # An abort also without the edits is not their result.
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(unrelated_rows),
         )
@@ -480,41 +477,38 @@ def _get_address(row: PlacementChange) -> Address:
     return row.address
 
 
-def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> SchedulingDrift:
-    """Compute the difference between the bindings and a newly created placement over these members."""
-    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
-    return compute_policy_drift(placement.bindings, member_list, policy, placement.spec.policy_snapshot, namespace)
-
-
-def _find_eligible_members(placement: PlacementPlan, member_list: MemberList) -> frozenset[str]:
-    """Find the members allowed by the placement's policy."""
-    return find_eligible_members(
-        member_list, placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
-    )
+def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> tuple[SchedulingDrift, frozenset[str]]:
+    """Compute the drift: bindings of a newly created placement over these members instead of the current ones. Also
+    return the members allowed by its policy.
+    """
+    spec, policy = placement.spec, placement.spec.resolve_policy(member_list)
+    namespace = spec.configuration.namespace
+    drift = compute_policy_drift(placement.bindings, member_list, policy, spec.policy_snapshot, namespace)
+    return drift, find_eligible_members(member_list, policy, namespace)
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement with these bindings."""
+    """Build the state of a placement with these bindings; whether it is fulfilled is the result of its scheduling."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration
     return ScheduledPlacement(
-        placement.spec.instance.address,
-        configuration.key,
-        configuration.placement_type,
-        placement.spec.is_external,
-        tuple(cluster_names),
-        placement.scheduling.is_fulfilled,
+        address=placement.spec.instance.address,
+        key=configuration.key,
+        kind=configuration.placement_type,
+        is_external=placement.spec.is_external,
+        clusters=tuple(cluster_names),
+        is_fulfilled=placement.scheduling.is_fulfilled,
     )
 
 
 def _build_capacities(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[MemberCapacity]:
-    """Build the resources of every member without and with the edits; None for non-members."""
-    # Also after the edits, members that leave are listed.
+    """Build the resources of every member, also of leaving ones, without and with the edits; None for non-members."""
     for name in sorted(result.members, key=str.encode):
         state = result.members[name]
         before = _get_planned_resources(baseline.members.get(name))
-        yield MemberCapacity(name, before, _get_planned_resources(state), state.cluster is not None)
+        after = _get_planned_resources(state)
+        yield MemberCapacity(name, before, after, is_derived=state.cluster is not None)  # computed from its nodes
 
 
 def _get_planned_resources(state: FleetMemberState | None) -> ResourceUsage | None:

@@ -74,7 +74,7 @@ class PoolUpgrade(Struct, frozen=True):
             sku=self.sku,
             vms=self.count,
             concurrent_vms=min(size, self.count),
-            batches=-(-self.count // size),
+            batches=-(-self.count // size),  # rounded up
             surges=self.surge > 0,
             minimum_up=min((batch.up for batch in self.batches), default=self.count),
             failed_batch=self.batches[-1].number if self.is_blocked else 0,
@@ -146,13 +146,14 @@ def simulate_kubernetes_upgrade(
 
     samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
     pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
-    versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
     obstacles = DrainObstacles()
     if pods is not None:
         nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
+    version = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
+    address = cluster.pools[0].address
     return KubernetesUpgrade(
-        cluster.id, cluster.name, site.id, next(iter(versions), ""), pools, cluster.pools[0].address, obstacles, samples
+        cluster.id, cluster.name, site.id, version, pools, address=address, disruptions=obstacles, samples=samples
     )
 
 
@@ -170,7 +171,7 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge, fits_in_place = 0, False
     if shortage is not None and not pool.is_control_plane:
-        smaller_surges = range(min(surge, count) - 1, 0, -1)
+        smaller_surges = range(min(surge, count) - 1, 0, -1)  # largest first
         fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, 0)), 0)
         fits_in_place = is_feasible(0, 1)
     return PoolUpgrade(
@@ -201,12 +202,11 @@ def _upgrade_batches(
     scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
 ) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
     """Upgrade batch by batch until all are done or one has no capacity; return the batches and the shortage."""
-    size = surge or max(unavailable, 1)
+    size, is_surging = surge or max(unavailable, 1), surge > 0
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
-        # Place the new VMs of one batch; restore the previous state if one has no capacity.
-        is_surging = surge > 0
+        # A surging batch keeps its old VMs until the new ones are placed. Restore all if one has no capacity.
         old_handles = [pool.handles[vm.name] for vm in vms]
         if not is_surging:
             _release_vms(scheduler, old_handles)
@@ -219,7 +219,7 @@ def _upgrade_batches(
                     scheduler.add_existing(name, pool.sku, vm.placement)
         elif is_surging:
             _release_vms(scheduler, old_handles)
-        up = len(pool.vms) if surge else len(pool.vms) - len(vms)
+        up = len(pool.vms) if is_surging else len(pool.vms) - len(vms)
         batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
             return tuple(batches), placement_result.shortage

@@ -122,7 +122,7 @@ def find_upgrade_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    ways: dict[str, tuple[KubernetesVersion, ...]] = {}
+    ways: dict[str, tuple[KubernetesVersion, ...]] = {}  # by cluster id: the running version, and the next ones
     problems: list[Diagnostic] = []
     for cluster in clusters:
         way = _find_version_hops(cluster, target_text, site, today)
@@ -142,13 +142,14 @@ def find_upgrade_path(
     for cluster in clusters:
         cluster_hops, site_before = _upgrade_cluster(site_before, cluster, ways[cluster.id], pods)
         results.append(cluster_hops)
-    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, search.passes < _MAX_PASSES)
+    is_exhaustive = search.passes < _MAX_PASSES
+    return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, is_exhaustive)
 
 
 def _find_version_hops(
     cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
 ) -> tuple[KubernetesVersion, ...] | Diagnostic:
-    """Find the running version of a cluster and its hops, by the rules of plans."""
+    """Find the running version of a cluster and its hops, by the rules of plans; an error if one of them is unknown."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = parse_version(version_text)
     address = str(cluster.pools[0].address) if cluster.pools else ""
@@ -177,7 +178,7 @@ class _OrderSearch:
 
     def find_order(self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]) -> tuple[ClusterHops, ...] | None:
         """Find an order of the remaining clusters; None if there is none, or the limit is reached."""
-        if not remaining:
+        if not remaining:  # every cluster has its place
             self.tried_orders += 1
             return ()
         for cluster in remaining:
@@ -195,11 +196,12 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: VmOwnerSnapshot, way: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot, requested: VmOwnerSnapshot, path: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
-    """Upgrade one cluster through all versions of a way; return it and the resulting site."""
+    """Upgrade a cluster along a path of versions, the running one first; return its hops and the resulting site."""
     hops: list[ClusterUpgradeHop] = []
-    for start, end in pairwise(way):
+    for start, end in pairwise(path):
+        # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
         needs_bundle = has_etcd_gap(start, end)
@@ -222,16 +224,17 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
             if (pool_before.name, vm_name) in locations:
                 by_handle[handle] = locations[pool_before.name, vm_name]
     scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
-    handles: dict[int, int] = {}
+    handles: dict[int, int] = {}  # new by old
     for vm in site.scheduler.list_vms():
         handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, by_handle.get(vm.handle, vm.placement))
 
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
+        """Return a pool with its new handles and, if upgraded, its new placements."""
         vms = pool.vms
         if is_upgraded:
             vms = tuple(replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms)
-        numbers = {name: handles[handle] for name, handle in pool.handles.items()}
-        return replace(pool, vms=vms, handles=numbers)
+        new_handles = {name: handles[handle] for name, handle in pool.handles.items()}
+        return replace(pool, vms=vms, handles=new_handles)
 
     clusters = tuple(
         replace(

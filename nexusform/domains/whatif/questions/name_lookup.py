@@ -31,8 +31,10 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
     """Find a site by id, or the only one without an id."""
-    if text or len(snapshot.sites) == 1:
-        return find_site(snapshot, text) if text else next(iter(snapshot.sites.values()))
+    if text:
+        return find_site(snapshot, text)
+    if len(snapshot.sites) == 1:
+        return next(iter(snapshot.sites.values()))
     detail = (
         f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
     )
@@ -40,7 +42,7 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
-    """Check addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
+    """Return these addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); an error for an unknown one."""
     candidates: dict[str, None] = {}
     for pool in site.pools:
         candidates[str(pool.address)] = None
@@ -131,11 +133,9 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...] 
     counts: Counter[str] = Counter()
     for part_text in map(str.strip, text.split(",")):
         count, name = _parse_mix_part(part_text, skus)
-        reversed_match = _REVERSED_PART.fullmatch(part_text)
-        if name not in skus and reversed_match is not None and reversed_match[1] in skus:
-            return build_error(
-                "invalid-mix", f"Write the number before the SKU: {reversed_match[2]}x{reversed_match[1]}."
-            )
+        swapped = _REVERSED_PART.fullmatch(part_text)
+        if name not in skus and swapped is not None and swapped[1] in skus:  # such as NC_G6_28_v1x6
+            return build_error("invalid-mix", f"Write the number before the SKU: {swapped[2]}x{swapped[1]}.")
         if not name:
             detail = f'"{_truncate_name(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
             return build_error("invalid-mix", detail)
@@ -143,8 +143,8 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...] 
             return _build_unknown_name_error("VM SKU", name, skus)
         counts[name] += count
     if not all(0 < count <= _MAX_PART_COUNT for count in counts.values()):
-        range_of = f"1 to {_MAX_PART_COUNT:,} VMs"
-        return build_error("invalid-mix", f"The count of a part must be {range_of}, for example {_EXAMPLE}.")
+        detail = f"The count of a part must be 1 to {_MAX_PART_COUNT:,} VMs, for example {_EXAMPLE}."
+        return build_error("invalid-mix", detail)
     return tuple(SkuCount(count, skus[name]) for name, count in counts.items())
 
 
@@ -154,7 +154,7 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     if text in skus:
         return 1, text
     match = _PART.fullmatch(text)
-    if match is None or text.isdigit():
+    if match is None or text.isdigit():  # a count without a SKU
         return 0, ""
     digits = match.group(1) or "1"
     return int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1, match.group(2)

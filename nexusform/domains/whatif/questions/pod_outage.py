@@ -156,19 +156,18 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the affected workloads if these nodes go down, and all pods meanwhile."""
-    # Predict the pods without these nodes.
+    """Return the affected workloads while these nodes are down, `is_drained` after evictions, and all pods then."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
-    evicted = {
+    preempted = {
         (outcome.workload, outcome.number): outcome
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    # By workload key, the pods of these nodes and those evicted for them.
+    # By workload key, the pods of these nodes and those preempted by their replacements.
     lost: dict[str, list[ExistingPod]] = {}
     for pod in existing:
-        if pod.node in nodes_down or (pod.workload, pod.number) in evicted:
+        if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
             lost.setdefault(pod.workload, []).append(pod)
     after = prediction.list_existing_pods()
     running_before, running = _count_running(existing), _count_running(after)
@@ -181,13 +180,13 @@ def simulate_nodes_down(
         moves: list[PodMove] = []
         on_lost_nodes: list[ExistingPod] = []
         for pod in lost[workload.key]:
-            moves.append(_build_move(pod, by_number.get(pod.number), evicted.get((pod.workload, pod.number))))
+            moves.append(_build_move(pod, by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
             if pod.node in nodes_down:
                 on_lost_nodes.append(pod)
         violations: Mapping[str, str] = {}
-        pods_at_once = len(on_lost_nodes)
-        if is_drained and workload.kind != _DAEMONS:
-            violations, pods_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
+        lost_at_once = len(on_lost_nodes)
+        if is_drained and workload.kind != _DAEMONS:  # a drain evicts no pods of DaemonSets
+            violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
         before = running_before[workload.key]
         # A bare Pod is unchanged in the prediction, and nothing re-creates it.
         bare_count = len(on_lost_nodes) if workload.kind == _BARE else 0
@@ -196,8 +195,8 @@ def simulate_nodes_down(
             workload=workload.key,
             replicas=before if workload.kind == _DAEMONS else workload.replicas,
             before=before,
-            # Pods moved from other nodes are preempted.
-            at_once=before - (len(moves) - len(on_lost_nodes)) - pods_at_once,
+            # Pods moved from other nodes are preempted: they are lost at once, too.
+            at_once=before - (len(moves) - len(on_lost_nodes)) - lost_at_once,
             running=running[workload.key] - bare_count,
             moves=tuple(moves),
             pending=bare_count or sum(outcome.is_pending for outcome in outcomes),
@@ -222,13 +221,13 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
     return Counter(pod.workload for pod in pods if pod.node)
 
 
-def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome | None) -> PodMove:
-    """Build the move of a pod with a lost node, or of an evicted one."""
+def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None) -> PodMove:
+    """Build the move of a pod with a lost node, or of a preempted one (with its `preemption`, else None)."""
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
-        reason = "is evicted and not re-created" if victim is not None else "waits for its node"
+        reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
-    if outcome is None or (kind == _DAEMONS and victim is None):
+    if outcome is None or (kind == _DAEMONS and preemption is None):
         return PodMove(pod.name, pod.node, "", "a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
 
@@ -257,7 +256,7 @@ def _compute_eviction_limits(
             )
         elif without_node > allowed:
             violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
-        elif all(has_budget(budget, pod) for pod in lost_pods):
+        elif all(has_budget(budget, pod) for pod in lost_pods):  # pods without this budget do not wait for it
             pods_at_once = min(pods_at_once, allowed)
     return violations, pods_at_once
 
@@ -279,12 +278,12 @@ class NodeDrainEffects(Struct, frozen=True):
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
         """Workloads with fewer pods than before, or without a pod at once."""
         kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
-        return tuple(item for item in self.workloads if item.determine_outcome(is_drained=True) not in kept)
+        return tuple(impact for impact in self.workloads if impact.determine_outcome(is_drained=True) not in kept)
 
     @property
     def blocking_budgets(self) -> tuple[str, ...]:
         """Budgets violated by the evictions: the drain waits for them."""
-        return tuple(dict.fromkeys(chain.from_iterable(item.blocking_budgets for item in self.workloads)))
+        return tuple(dict.fromkeys(chain.from_iterable(impact.blocking_budgets for impact in self.workloads)))
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str] | Diagnostic:

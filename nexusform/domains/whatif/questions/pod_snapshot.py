@@ -57,7 +57,7 @@ class ClusterObservations(Struct, frozen=True):
         if observation is None:
             return None
         observed = match_cluster_snapshot(cluster_id, cluster, observation, self.recreated)
-        if not self.has_planned_pods:
+        if not self.has_planned_pods:  # every observed pod is current
             return observed
         other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
         own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
@@ -72,7 +72,7 @@ def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
-            recreated |= {row.object, row.platform_name} - {""}
+            recreated |= {row.object, row.platform_name} - {""}  # "": no known platform name
     return ClusterObservations(clusters, frozenset(recreated), has_planned_pods=True)
 
 
@@ -90,12 +90,12 @@ def build_pods(
     placed. Observed clusters use their real nodes, and other observed pods occupy capacity.
     """
     sources = _collect_pod_sources(things)
-    views: dict[str, ClusterPods] = {}
+    pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster in snapshot.list_clusters():
-        if cluster.kind is not VmOwnerKind.VM and sources.has_pods(cluster.id):
-            nodes = _build_node_cluster(cluster, sources.attributes, registries)
-            views[cluster.id] = _build_cluster_pods(nodes, sources, observations)
-    return views
+        if cluster.kind is not VmOwnerKind.VM and sources.has_pods(cluster.id):  # a single VM has no pods
+            node_cluster = _build_node_cluster(cluster, sources.attributes, registries)
+            pods_by_cluster[cluster.id] = _build_cluster_pods(node_cluster, sources, observations)
+    return pods_by_cluster
 
 
 def build_observed_pods(
@@ -104,14 +104,14 @@ def build_observed_pods(
     """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
     sources = _collect_pod_sources(things)
     clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not VmOwnerKind.VM}
-    views: dict[str, ClusterPods] = {}
+    pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster_id in observations.clusters:
-        nodes = NodeCluster(cluster_id, cluster_id, "", ())
+        node_cluster = NodeCluster(id=cluster_id, name=cluster_id, site_id="", nodes=())  # if not in the snapshot
         if cluster_id in clusters:
-            nodes = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
-        pods = _build_cluster_pods(nodes, sources, observations)
-        views[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
-    return views
+            node_cluster = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
+        pods = _build_cluster_pods(node_cluster, sources, observations)
+        pods_by_cluster[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
+    return pods_by_cluster
 
 
 def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
@@ -158,7 +158,8 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
             destination.extend(manifests)
         for cluster_id, workloads in _list_placed_workloads(thing, target, members):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
-        for member, objects in (list_cluster_objects(thing.attributes, thing.note) or {}).items():
+        recorded_objects = list_cluster_objects(thing.attributes, thing.note) or {}  # None if state records none
+        for member, objects in recorded_objects.items():
             cluster_manifests = sources.by_placements.setdefault(members.get(member, ""), [])
             cluster_manifests.extend(unwrap_envelopes(objects).manifests)
     return sources
@@ -167,11 +168,9 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, members: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """List by cluster id ("" for the hub) the workload keys with pods, of a manifest or placement. `target`: cluster
-    of a manifest.
-    """
+    """List the workload keys with pods of a manifest on `target` or of a placement, by cluster id ("" for the hub)."""
     attribute = thing.attributes.get("workloads")
-    if not isinstance(attribute, Mapping):
+    if not isinstance(attribute, Mapping):  # an object without pods
         return
     if thing.address.type == MANIFEST_TYPE:
         yield target, dict(attribute)
@@ -185,7 +184,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     """Build the pods of direct workloads and of those added by placements. The nodes are the observed ones, if any."""
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
-    # An imported placement notes no objects: they are those on the hub.
+    # State records no objects of an imported placement: they are those on the hub.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
@@ -195,18 +194,22 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
     selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
-    objects = [*direct, *(by_placements if selected else []), *other_objects]
-    offer = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
+    present_objects = [*direct, *(by_placements if selected else []), *other_objects]  # if a workload is placed here
+    storage = collect_cluster_storage(all_objects, is_complete=observed.is_complete)
     model = PodCluster(
         cluster.name,
         observed.cluster.nodes,
         quotas=collect_resource_quotas(all_objects),
-        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(objects), observed),
-        volumes=offer.volumes,
-        claims=offer.claims,
-        invalid_claims=offer.invalid_claims,
-        attach_limits=offer.attach_limits,
-        namespaces=_index_namespaces(all_objects),
+        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(present_objects), observed),
+        volumes=storage.volumes,
+        claims=storage.claims,
+        invalid_claims=storage.invalid_claims,
+        attach_limits=storage.attach_limits,
+        namespaces={
+            manifest.name: manifest.labels
+            for manifest in all_objects
+            if (manifest.group, manifest.kind) == ("", "Namespace")
+        },
         nominated_pods=observed.nominated_pods,
         version=observed.cluster.version,
     )
@@ -217,26 +220,19 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
             existing[pod.workload, pod.number] = pod
     _add_observed_pods(existing, observed, workloads)
     pods = tuple(existing.values())
-    if any(workload.key not in placed_workloads for workload in workloads):
+    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
         pods = predict(model, pods, workloads).list_existing_pods()
     return ClusterPods(cluster.id, model, workloads, pods)
-
-
-def _index_namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
-    """Index the labels of namespaces by name."""
-    return {
-        manifest.name: manifest.labels for manifest in manifests if (manifest.group, manifest.kind) == ("", "Namespace")
-    }
 
 
 def _add_observed_pods(
     existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
-    """Add observed pods as occupied capacity; own pods follow their creation."""
-    facts = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
+    """Replace planned pods by observed ones, with the specs of their `workloads`; other observed pods use capacity."""
+    observed_pods = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
     for workload in workloads:
-        observed_facts = facts.get(workload.key, ())
-        for pod in assign_template_specs(workload, observed_facts, is_complete=observed.is_complete):
+        own_pods = observed_pods.get(workload.key, ())
+        for pod in assign_template_specs(workload, own_pods, is_complete=observed.is_complete):
             existing[pod.workload, pod.number] = pod
 
 
@@ -245,7 +241,7 @@ def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[
     for name, location in pods.items():
         node = get_text(location, "node")
         digits = name.rpartition("-")[2]
-        number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
+        number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0  # a bare Pod has no number
         yield ExistingPod(
             workload.key,
             number,
@@ -276,11 +272,11 @@ def _build_node_cluster(
             if vm.platform_name:
                 platform_names[vm.platform_name] = vm.name
     return NodeCluster(
-        cluster.id,
-        cluster.name,
-        cluster.site_id,
-        tuple(nodes),
-        tuple(skus),
+        id=cluster.id,
+        name=cluster.name,
+        site_id=cluster.site_id,
+        nodes=tuple(nodes),
+        skus=tuple(skus),
         node_by_name={node.name: node for node in nodes},
         platform_names=platform_names,
     )

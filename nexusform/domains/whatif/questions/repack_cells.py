@@ -87,24 +87,21 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the maximal sets of single-cell VMs for the cells under every split; None if none fits. `disk` may be
-        None for no limit.
-        """
-        narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
-        sizes = frozenset(self.size_numbers_by_class[kind] for kind in narrow)
+        """Find the maximal sets of single-cell VMs fitting under every split; None for none. `disk` None: no limit."""
+        single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
+        sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            # Find the maximal combinations that fit.
             remains = [frozenset({cells}) for cells in splits]
-            order = [
+            fitting_sizes = [
                 size
                 for size in sizes
                 if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
             ]
-            order.sort(key=lambda size: (-self.sizes[size].memory, size))
-            search = _PatternSearch([(size, self.sizes[size]) for size in order])
-            search.extend(0, (), remains, disk)
+            fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
+            search = _PatternSearch([(size, self.sizes[size]) for size in fitting_sizes])
+            search.extend(0, pattern=(), remains=remains, disk=disk)
             self.is_capped |= search.is_capped
             patterns = self._patterns[cache_key] = tuple(search.patterns)
         return CellPatterns(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
@@ -151,23 +148,22 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellChange]:
         """List the options of one choice of leaving VMs: with VMs of the demand, or a share of a multi-cell VM."""
+
+        def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
+            capacity = self.find_cell_capacity(((remaining_cell,),), key)
+            return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
+
         for kind, sku in arrivals:
-            if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):
-                remaining_cell = free.subtract(sku)
-                yield CellChange(leaving, 0, self._find_remainder(key, remaining_cell), pods, kind, leaving_indexes)
-        if leaving or leaving_indexes:
-            yield CellChange(leaving, 0, self._find_remainder(key, free), pods, None, leaving_indexes)
-        if not key.admits_demand or self._sku.numa_cells > 1:
+            if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):  # -1: demand
+                yield build_change(free.subtract(sku), arrival=kind)
+        if leaving or leaving_indexes:  # otherwise, nothing changes
+            yield build_change(free)
+        if not key.admits_demand or self._sku.numa_cells > 1:  # a multi-cell demand is one of the `arrivals`
             return
         count = 1
-        while free.subtract(self._sku, count).is_non_negative:
-            yield CellChange(
-                leaving, count, self._find_remainder(key, free.subtract(self._sku, count)), pods, None, leaving_indexes
-            )
+        while (remaining_cell := free.subtract(self._sku, count)).is_non_negative:
+            yield build_change(remaining_cell, demand=count)
             count += 1
-
-    def _find_remainder(self, key: CellKey, free: FreeCell) -> CellPatterns | None:
-        return self.find_cell_capacity(((free,),), key)
 
 
 class _PatternSearch:
@@ -179,7 +175,7 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of this size, then of the next. `remains`: possible remains of the cells for each split."""
+        """Add 0 or more VMs of this size, then of the next; record maximal patterns. `remains`: cells by split."""
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return
@@ -197,7 +193,7 @@ class _PatternSearch:
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
-    """Return remains and disk with one more VM; None if it does not fit in every split."""
+    """Return remains and disk with one more VM; None if it does not fit in some split (possible use of cells)."""
     remaining_disk = None if disk is None else disk - share.disk
     if remaining_disk is not None and remaining_disk < 0:
         return None

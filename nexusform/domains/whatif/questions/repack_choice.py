@@ -50,12 +50,12 @@ def choose_vms_to_recreate(
     for source in solution.spanning:
         choice.add_vm_to_recreate(source)
     cleared: set[str] = set()
-    for clear in solution.cleared:
-        for host in clear.hosts[: clear.count]:
+    for machines in solution.cleared:
+        for host in machines.hosts[: machines.count]:
             cleared.add(host.machine.name)
             choice.clear_machine(host, program)
-    for cells, options in _group_options_by_unit(solution.options):
-        choice.assign_options(cells, options, cleared)
+    for unit, options in _group_options_by_unit(solution.options):
+        choice.assign_options(unit, options, cleared)
     slots = choice.build_slots(solution.patterns)
     sources = tuple(source for _, source in sorted(choice.sources.items()))
     targets, crowded = assign_machines(context, sources, slots, program.size_numbers_by_class)
@@ -65,17 +65,17 @@ def choose_vms_to_recreate(
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
     """Group the options by unit, one per cell; shares of multi-cell VMs first."""
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
-    for choice in selections:
-        key = id(choice.cells), choice.machines
-        _, options = units.setdefault(key, (choice, []))
-        options.extend([choice.option] * choice.count)
-    for choice, options in units.values():
+    for option_use in selections:
+        key = id(option_use.cells), option_use.machines  # the options of a unit share one tuple of cells
+        _, options = units.setdefault(key, (option_use, []))
+        options.extend([option_use.option] * option_use.count)
+    for first_use, options in units.values():
         options.sort(key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning))
-        yield choice, options
+        yield first_use, options
 
 
 class _ChoiceBuilder(Struct):
-    """Builder of a choice."""
+    """Builder of a choice. `_size_of`: size number by class number."""
 
     _groups: Mapping[int, Group]
     _cells_by_capacity: dict[CellPatterns, list[CellPosition]]
@@ -111,7 +111,7 @@ class _ChoiceBuilder(Struct):
         if unit.machines != -1:
             if unit.machines < -1:
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
-            for cell, option in zip(cells, options, strict=False):
+            for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
                 self._apply_option(cell, option)
             return
         for option in options:
@@ -139,11 +139,11 @@ class _ChoiceBuilder(Struct):
             self.add_vm_to_recreate(source)
         if option.demand or option.arrival == -1:
             self.reserved.add(cell.host.machine.name)
-        for cells in self._cells_by_capacity.values():
+        for cells in self._cells_by_capacity.values():  # the cell no longer has its former capacity
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:
+        if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:  # a multi-cell VM counts once
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
@@ -171,8 +171,8 @@ def assign_machines(
         existing[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()
     for source in sources:
-        row = program.add_row(("vm", source.handle), 1.0, 1.0)
-        program.add_column(_UNASSIGNED_COST, 1.0, [(row, 1.0)], None)
+        row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
+        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(row, 1.0)], subject=None)
         for (size, name), count in slot_counts.items():
             host = hosts[name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
@@ -185,12 +185,13 @@ def assign_machines(
                 (program.add_row(("rack", *pool_rack), upper=float(max(capacity, 0))), 1.0),
             ]
             cost = _OWN_MACHINE_COST if name == source.vm.placement.machine else 0.0
-            program.add_column(cost, 1.0, entries, (source, name))
+            program.add_column(cost, upper=1.0, entries=entries, subject=(source, name))
     for key, row in program.names.items():
         row_type, *details = key
         if row_type == "rack":
             pool, _ = details
-            program.add_column(_CROWDING_COST, float(len(sources)), [(row, -1.0)], pool)
+            upper = float(len(sources))
+            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=pool)
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
@@ -214,18 +215,19 @@ class _Gain(Struct, frozen=True):
 def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
     """Choose the VMs to re-create, without target machines."""
     gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
+    # First the fewest re-creations for each VM of the demand.
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
     demanded: set[str] = set()
-    missing = request.want
+    missing_vms = request.want
     for gain in gains:
-        if missing <= 0:
+        if missing_vms <= 0:
             break
-        missing -= gain.gains
+        missing_vms -= gain.gains
         demanded.add(gain.host.machine.name)
         selected |= {source.handle: source for source in gain.leaving}
     sources = tuple(source for _, source in sorted(selected.items()))
-    return RepackChoice(sources, {}, frozenset(demanded), frozenset())
+    return RepackChoice(sources, targets={}, reserved=frozenset(demanded), crowding_pools=frozenset())
 
 
 def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
@@ -237,9 +239,9 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         # Remove the largest VMs until one VM of the demand fits.
         leaving: list[MovableVm] = []
         skus = {source.handle: context.kinds[source.vm_class].sku for source in movable_vms}
-        narrow = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
+        single_cell_vms = [source for source in movable_vms if skus[source.handle].numa_cells == 1]
         remaining = free
-        for source in sorted(narrow, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
+        for source in sorted(single_cell_vms, key=lambda candidate: -context.kinds[candidate.vm_class].sku.memory_gib):
             if remaining.has_capacity(request.sku):
                 break
             remaining = remaining.subtract(skus[source.handle], -1)
@@ -250,7 +252,7 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
     """Compute the gain of a machine without its movable VMs, [] for no gain; a cell counts for one share at most."""
-    if host.has_unknown_cells and not host.unknown_cell_vms:
+    if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
         return []
     cells = list(host.cells)
     movable = {source.handle: source for source in host.unknown_cell_vms}

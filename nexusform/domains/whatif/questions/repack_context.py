@@ -184,8 +184,8 @@ def build_repack_context(
     lifted: frozenset[Constraint] = NOTHING_LIFTED,
 ) -> RepackContext:
     """Build the context of a site, ignoring the `lifted` constraints."""
-    pairs = [(cluster, pool) for cluster in site.clusters for pool in cluster.pools]
-    clusters, pools = (tuple(cluster for cluster, _ in pairs), tuple(pool for _, pool in pairs))
+    pools = site.pools
+    clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
     movable_vms: dict[int, MovableVm] = {}
@@ -198,7 +198,7 @@ def build_repack_context(
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
-            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))
+            kind = kinds.setdefault(VmClass(pool.sku, pool.demand.constraints), len(kinds))  # number of its class
             handle = pool.handles[vm.name]
             movable_vms[handle] = MovableVm(number, kind, vm, handle, pod_counts[vm.name])
     hosts = _build_machines(scheduler, movable_vms, tuple(kinds), request.demand)
@@ -221,9 +221,7 @@ def build_repack_context(
 
 
 def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackScheduler:
-    """Build the site's scheduler, with all machines in service or planned racks if these constraints are
-    lifted. Handles stay the same.
-    """
+    """Build the site's scheduler, with cordoned or planned machines in service if `lifted`. Handles stay the same."""
     if not lifted & {Constraint.CORDONED, Constraint.PLANNED_RACK}:
         return site.scheduler.copy()
     machines = list(site.scheduler.machines)
@@ -252,13 +250,13 @@ def create_empty_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]
 
 
 def _compute_rack_limit(
-    number: int,
+    pool_number: int,
     pool: PoolSnapshot,
     scheduler: RackScheduler,
     existing: Mapping[tuple[int, str], int],
     lifted: frozenset[Constraint],
 ) -> int:
-    """Compute the maximum VMs of a pool per rack: the current maximum, or an even spread."""
+    """Compute the maximum VMs of a pool per rack: as in its fullest rack now, or as in an even spread if larger."""
     if Constraint.SPREAD in lifted:
         return len(pool.vms)
     zones = pool.demand.zones
@@ -267,8 +265,8 @@ def _compute_rack_limit(
         for machine in scheduler.machines
         if not machine.unschedulable_reason and (zones is None or machine.availability_zone in zones)
     }
-    maximum = max((count for (owner, _), count in existing.items() if owner == number), default=0)
-    return max(maximum, ceil(len(pool.vms) / max(len(racks), 1)))
+    fullest = max((count for (number, _), count in existing.items() if number == pool_number), default=0)
+    return max(fullest, ceil(len(pool.vms) / max(len(racks), 1)))
 
 
 def _find_blocking_constraint(
@@ -282,8 +280,8 @@ def _find_blocking_constraint(
     """Find the constraint that keeps a VM in place, None if it is movable."""
     address = str(pool.address)
     is_excluded = not request.excluded.isdisjoint([address, *(f"{address}:{name}" for name in vm.names)])
-    hinted = any(hint.is_hard for hint in pool.demand.hints)
-    has_hard_hints = hinted or any(group.is_hard for group in pool.demand.groups)
+    has_hard_hint = any(hint.is_hard for hint in pool.demand.hints)
+    has_hard_hint_or_group = has_hard_hint or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)
     is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
     # A VNFC next to others of its VNF that may replace it.
@@ -291,18 +289,18 @@ def _find_blocking_constraint(
     for constraint, applies in (
         (Constraint.NOT, is_excluded),
         (Constraint.PINNED, bool(pool.demand.pinned_machine)),
-        (Constraint.HARD_HINT, has_hard_hints),
+        (Constraint.HARD_HINT, has_hard_hint_or_group),
         (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not is_redundant_vnf),
         (Constraint.QUORUM, is_needed_for_quorum),
     ):
         if applies and constraint not in lifted:
             return constraint
-    if pods is None:
+    if pods is None:  # unknown pods keep no VM in place
         return None
     if Constraint.BUDGET not in lifted and is_drain_blocked(pods, {vm.name}):
         return Constraint.BUDGET
     violated = {constraint for _, constraint in find_pods_without_resources(pods, pods.existing, {vm.name})} - lifted
-    return min(violated, default=None)
+    return min(violated, default=None)  # the first by name
 
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
@@ -338,7 +336,7 @@ def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
     names = [name for name, amount in pod.requests.other_resources if amount]
     if any(name.startswith(HUGEPAGES) for name in names):
         yield Constraint.HUGEPAGES
-    if any("/" in name for name in names):
+    if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
         yield Constraint.DEVICES
 
 
@@ -354,35 +352,37 @@ def _build_machines(
     scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
     """Build the machines feasible for some class or for the demand."""
-    empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
+    empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
     by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
     unknown = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
         admitted = frozenset(
-            kind for kind, class_demand in enumerate(demands) if not empty.find_rejection(machine.name, class_demand)
+            kind
+            for kind, class_demand in enumerate(demands)
+            if not empty_scheduler.find_rejection(machine.name, class_demand)
         )
-        admits_demand = not empty.find_rejection(machine.name, demand)
-        if not admitted and not admits_demand:
+        admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
+        if not admitted and not admits_demand:  # no VM may be placed there
             continue
-        # Its free capacity and movable VMs.
         vms = by_machine.get(machine.name, [])
         empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
         cells = [empty_cell] * machine.cells
-        leaving: list[list[MovableVm]] = [[] for _ in cells]
+        movable_by_cell: list[list[MovableVm]] = [[] for _ in cells]
         for existing in vms:
             for cell in existing.placement.cells:
                 cells[cell] = cells[cell].subtract(existing.sku)
                 if existing.handle in movable_vms:
-                    leaving[cell].append(movable_vms[existing.handle])
+                    movable_by_cell[cell].append(movable_vms[existing.handle])
         unknown_cell_vms = [existing for existing in vms if not existing.placement.cells]
+        # VMs in unknown cells leave together or not at all.
         is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
         movable_unknown_vms = [movable_vms[existing.handle] for existing in unknown_cell_vms if is_all_movable]
         host = RepackMachine(
             machine=machine,
             cells=tuple(cells),
-            movable_vms_by_cell=tuple(map(tuple, leaving)),
+            movable_vms_by_cell=tuple(map(tuple, movable_by_cell)),
             admitted=admitted,
             admits_demand=admits_demand,
             disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
@@ -397,10 +397,10 @@ def _build_machines(
 def _compute_cell_splits(
     cells: Sequence[FreeCell], unknown_cell_vms: Iterable[ScheduledVm]
 ) -> tuple[tuple[FreeCell, ...], ...]:
-    """Compute the possible remains of each cell for every legal split; () if none or too many."""
+    """Compute the remains of each cell for every legal split of the VMs; () for no split, too many, or VMs with VFs."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
-    if any(share.vfs for share in shares):
+    if any(share.vfs for share in shares):  # splits do not count VFs
         return ()
     splits = CellSplits(base, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]

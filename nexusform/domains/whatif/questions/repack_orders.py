@@ -81,7 +81,7 @@ def search_orders(
         except _SearchLimitReached:
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
-            return OrderSearchResult(sequence, count - 1)
+            return OrderSearchResult(sequence, searched=count - 1)
     return OrderSearchResult(searched=maximum)
 
 
@@ -131,7 +131,7 @@ class _OrderSearch:
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
         }
-        self._is_symmetric = not request.separation_rules and not any(
+        self._is_symmetric = not request.separation_rules and not any(  # no hint or rule names a machine or VM
             pool.demand.hints or pool.demand.groups for pool in context.pools
         )
         self._searched: dict[object, int] = {}
@@ -146,13 +146,13 @@ class _OrderSearch:
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
-        missing = self._compute_missing_departures()
-        if missing == 0 and (self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want):
+        departures = self._compute_missing_departures()
+        if departures == 0 and self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want:
             return self._build_sequence(order)
-        if max(missing, 1) > remaining:  # a lower bound of 0 may still need a re-creation
+        if max(departures, 1) > remaining:  # a lower bound of 0 may still need a re-creation
             return None
         state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
-        if self._searched.get(state_key, 0) >= remaining:
+        if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
             return None
         self._searched[state_key] = remaining
         for source in self._list_vms_to_recreate():
@@ -169,7 +169,7 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Build the windows; try every sequence of VMs down together."""
+        """Build the windows; None if impossible. Try the VMs of each step (several in an exchange) in any order."""
         for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
@@ -189,8 +189,8 @@ class _OrderSearch:
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
-        """List the machines for a VM, one of equal ones, if its departure leaves a chance. Its own machine is
-        one of them if another cell is chosen there.
+        """List the machines for a VM, one of equal ones; none if too few re-creations remain after its departure. Its
+        own machine is one of them if another cell is chosen there.
         """
         if not self._is_departure_useful(source, remaining):
             return
@@ -200,17 +200,17 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if enough re-creations remain once this VM has left its machine (its own is one of them)."""
+        """Return True if the re-creations left after that of this VM cover the minimum of further departures."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining
         old = self._remove_vm(source)
-        missing = self._compute_missing_departures()
+        further_departures = self._compute_missing_departures()
         self._restore_vm(source, old)
-        return missing < remaining
+        return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the feasible machines of a removed VM."""
+        """Find the feasible machines of a VM removed from `old`, one of equal ones."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -219,12 +219,12 @@ class _OrderSearch:
             if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
                 continue
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
-                continue
+                continue  # it would return to its old cells
             unique.setdefault(self._build_machine_key(name), name)
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Search below every group of VMs re-created together."""
+        """Try to re-create groups of VMs together, and search below each; return the first windows found, or None."""
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -236,13 +236,13 @@ class _OrderSearch:
         """List groups of VMs to re-create together: pairs, rings of three, and one VM for two."""
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
-            if is_blocked and first.vm_class != second.vm_class:
+            if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:
             yield from self._list_three_vm_exchanges(sources)
 
     def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List rings of three VMs, and exchanges of one VM for two on another machine."""
+        """List rings of three VMs, and exchanges of one VM for two on another machine if both have to leave for it."""
         successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
         for first in sources:
             for second in successors[first.handle]:
@@ -264,7 +264,7 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply the group, search below, and undo it."""
+        """Apply the group, search below, and undo it. Return None if the group is not allowed or leads to no order."""
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
@@ -272,7 +272,7 @@ class _OrderSearch:
         old = list(map(self._remove_vm, sources))
         sequence = None
         added = 0
-        if self._compute_missing_departures() <= remaining - len(group):
+        if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
             for relocation, location in zip(group, old, strict=True):
                 if relocation.machine not in self._find_feasible_machines(relocation.source, location):
                     break
@@ -280,7 +280,7 @@ class _OrderSearch:
                 added += 1
             else:
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
-        for source in sources[:added]:
+        for source in sources[:added]:  # undo, also after a `break` at a VM without room
             self._remove_vm(source)
         for source, location in zip(sources, old, strict=True):
             self._restore_vm(source, location)
@@ -292,7 +292,7 @@ class _OrderSearch:
         machine = locations[0].machine
         state, sku = self._states[machine], self._demands[source.handle].sku
         if machine == self._locations[source.handle].machine or source.vm_class not in state.machine.admitted:
-            return False
+            return False  # it is there already, or never may be
         leaving = [
             (location.cells, self._demands[other.handle].sku) for location, other in zip(locations, others, strict=True)
         ]
@@ -334,7 +334,7 @@ class _OrderSearch:
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)
         state.disk -= count * sku.disk_gib
-        state.costs = state.key = None
+        state.costs = state.key = None  # computed again when needed
         self._rack_counts[source.pool, location.rack] += count
         return state
 
@@ -346,7 +346,7 @@ class _OrderSearch:
 
     def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""
-        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):
+        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):  # by a hint
             return True
         vm = demand.vm.owner, demand.vm.pool, demand.vm.number
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
@@ -356,8 +356,8 @@ class _OrderSearch:
     # --- pruning -------------------------------------------------------------------------------
 
     def _build_machine_key(self, name: str) -> object:
-        """Build the key shared by equal machines."""
-        if not self._is_symmetric:
+        """Build the key of a machine and its VMs, shared by equal machines."""
+        if not self._is_symmetric:  # no machine equals another one
             return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
         state = self._states[name]
         if state.key is None:
@@ -374,7 +374,7 @@ class _OrderSearch:
 
     def _compute_missing_departures(self) -> int:
         """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
-        # By number of VMs of the demand: departures from the machines so far.
+        # By number of VMs of the demand: the fewest departures to place them on the machines so far.
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():
             if not state.machine.admits_demand:
@@ -394,14 +394,16 @@ class _OrderSearch:
         for handle in state.vms:
             for cell in self._locations[handle].cells:
                 contents[cell].append(self._demands[handle].sku)
-        keys = (
+        cells = (
             (cell, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
             for cell, skus in zip(state.cells, contents, strict=True)
         )
-        width = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
+        vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku
         share = FreeCell(sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
-        return _compute_machine_costs(tuple(sorted(keys)), share, sku.numa_cells, width, self._request.want)
+        return _compute_machine_costs(  # cached for equal cells in any order
+            tuple(sorted(cells)), share, demand_cells=sku.numa_cells, vm_cells=vm_cells, want=self._request.want
+        )
 
 
 @lru_cache(maxsize=100_000)
@@ -413,11 +415,11 @@ def _compute_machine_costs(
     want: int,
 ) -> tuple[int, ...]:
     """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. Cells are (free
-    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, hence the division.
+    capacity, shares of movable VMs). A VM on `vm_cells` cells may free all of them, so costs are divided by these.
     """
-    prices = [_compute_cell_costs(free, movable, share, want * demand_cells) for free, movable in cells]
-    total = [0]
-    for costs in prices:
+    total = [0]  # by number of slots on the cells so far
+    for free, movable in cells:
+        costs = _compute_cell_costs(free, movable, share, maximum=want * demand_cells)
         size = len(total) + len(costs) - 1
         total = [
             min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
@@ -437,10 +439,10 @@ def _compute_cell_costs(
     costs = [0]
     for slots in range(1, maximum + 1):
         cost = 0
-        for dimension in range(3):
+        for dimension in range(len(share)):  # vCPUs, memory, VFs
             lacking = slots * share[dimension] - free[dimension]
             count = 0
-            for amount in sorted((item[dimension] for item in shares), reverse=True):
+            for amount in sorted((vm_share[dimension] for vm_share in shares), reverse=True):
                 if lacking <= 0:
                     break
                 lacking -= amount

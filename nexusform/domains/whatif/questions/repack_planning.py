@@ -113,7 +113,7 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Find the minimum number of re-creations for the demand."""
+    """Find the minimum number of re-creations for the demand, or else the constraints in its way."""
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
@@ -128,7 +128,7 @@ def plan_repack(
     result = RepackResult(
         request=request,
         site=site,
-        status=RepackStatus.IMPOSSIBLE,
+        status=RepackStatus.IMPOSSIBLE,  # replaced below if there is, or may be, a solution
         fits_now=fits_now,
         bound=attempt.bound,
         unknown_machines=unknown_machines,
@@ -145,12 +145,13 @@ def plan_repack(
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
             windows=attempt.windows,
             minimum_windows=compute_minimum_windows(attempt.context, request, attempt.windows),
+            # A proved answer verified under all samples does not depend on the time limit.
             is_machine_dependent=result.is_machine_dependent
             and not (is_proved and all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)),
         )
     bound = attempt.bound
-    is_open = attempt.undecided or attempt.found
-    if is_open and bound is not None and request.can_recreate(bound):
+    is_unproved = attempt.undecided or attempt.found  # if found, then with more re-creations than -moves allows
+    if is_unproved and bound is not None and request.can_recreate(bound):
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
     maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))
@@ -195,7 +196,7 @@ def find_blocking_constraints(
         if blocked_counts[constraint]:
             vms = format_count(blocked_counts[constraint], "VM")
             attempts.append((constraint, f"{description} ({vms})", request))
-    attempts.append((Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request))
+    attempts.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than any rack has now", request))
     if request.separation_rules:
         attempts.append((Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=())))
     closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
@@ -226,8 +227,8 @@ def _search_without_constraints(
         if search.time_budget.is_exhausted:
             yield BlockingConstraint(constraint, description, None, undecided=True)
             continue
-        share = 1 / (len(attempts) - number)
-        attempt = search.run(site, loosened_request, frozenset({constraint}), is_verified=False, share=share)
+        share = 1 / (len(attempts) - number)  # of the remaining time, equal for each attempt left
+        attempt = search.run(site, loosened_request, lifted=frozenset({constraint}), is_verified=False, share=share)
         recreations = attempt.recreations if attempt.found else None
         if recreations is not None and loosened_request.can_recreate(recreations):
             yield BlockingConstraint(constraint, description, recreations)
@@ -239,7 +240,7 @@ def _search_without_constraints(
 def find_maximum_demand(
     site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
 ) -> int | None:
-    """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs out."""
+    """Find by bisection the largest demand of this SKU with a solution within -moves; None if it is not decided."""
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     low, high = 0, request.want  # with and without a solution
     while low + 1 < high:
@@ -254,13 +255,13 @@ def find_maximum_demand(
 
 
 def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
-    """Return True if the program has a solution within -moves; None if undecided."""
+    """Return True if the program has a solution within -moves, False if it is proved to have none, else None."""
     solution = RepackProgram(context, request).solve(time_budget.compute_share(1.0))
     if not request.can_recreate(solution.bound):
         return False
     if isinstance(solution, NoRepackSolution):
         return False if solution.is_proved else None
-    return True if request.can_recreate(solution.recreations) else None
+    return True if request.can_recreate(solution.recreations) else None  # the search ended at a worse solution
 
 
 def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:

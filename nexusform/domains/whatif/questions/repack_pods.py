@@ -58,12 +58,14 @@ class _PodSimulation:
                 moved_pods += self._drain_nodes(cluster, steps)
             self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
         shared = self._find_shared_locations()
-        if shared - self._shared:
+        if shared - self._shared:  # a violation before the repacking does not count
             self.violating |= {step.source.handle for step in window.steps}
         return replace(window, pods=tuple(moved_pods))
 
     def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
-        """Drain the nodes of one cluster and return its moved pods."""
+        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with violated pods;
+        return the moved pods, without those of DaemonSets.
+        """
         nodes = {step.source.vm.name: step for step in steps}
         pods, existing = self._pods[cluster], self._existing[cluster]
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
@@ -94,9 +96,10 @@ class _PodSimulation:
             for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)
             for vm in pool.vms:
-                key = pool.owner.owner, pool.demand.rule_pool or pool.name
+                # As in the keys of rules: single VMs of one block are one pool.
+                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name
                 location = self._locations[cluster.id, vm.name]
-                vm_locations.append(VmLocation(key, location, tuple(specs.get(vm.name, ()))))
+                vm_locations.append(VmLocation(pool_key, location, tuple(specs.get(vm.name, ()))))
         return frozenset(
             (number, location)
             for number, rule in enumerate(self._separation_rules)

@@ -148,7 +148,7 @@ class RepackProgram:
         self._capacity_rows: dict[CellPatterns, int] = {}
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
-        self._arrivals: list[tuple[int, VmSku]] = [
+        self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or _DEMAND) and SKU
             (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
@@ -181,14 +181,14 @@ class RepackProgram:
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
             groups = unknown_groups if host.has_unknown_cells else known_groups
-            # Build the key that equal machines share.
+            # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
             loose = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
             pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
             multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
             machine_key = cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
             groups.setdefault(machine_key, []).append(host)
-        if self._arrivals:
+        if self._arrivals:  # a multi-cell VM links cells of one machine
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
         else:
@@ -248,17 +248,17 @@ class RepackProgram:
         first = hosts[0]
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
-            self._add_cell_unit(_CellGroup(self._build_cell_key(first, cell), cells, number, cell))
+            self._add_cell_unit(_CellGroup(self._build_cell_key(first, cell), cells, machines=number, cell_number=cell))
         self._add_multi_cell_arrivals(number, first, len(hosts))
         for index, source in enumerate(self._list_multi_cell_vms(first)):
             equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
             entries = [
-                (self._program.add_row(("leaves", number, cell, index), 0.0, 0.0), -1.0)
+                (self._program.add_row(("leaves", number, cell, index), lower=0.0, upper=0.0), -1.0)
                 for cell, sources in enumerate(first.movable_vms_by_cell)
                 if source in sources
             ]
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
-            self._program.add_column(1.0, len(hosts), entries, equal_vms)
+            self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
         """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines."""
@@ -267,16 +267,16 @@ class RepackProgram:
             if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
                 continue
             # One arrival takes a share in `numa_cells` cells, at most one share in each.
-            entries = [(program.add_row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
+            entries = [(program.add_row(("wide", number, kind), lower=0.0, upper=0.0), -float(sku.numa_cells))]
             entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
             if kind == _DEMAND:
                 entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
-                entries.append(
-                    (self._get_slot_row(rack, first.admitted, self._catalogue.size_numbers_by_class[kind]), -1.0)
-                )
-            program.add_column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
+                size_number = self._catalogue.size_numbers_by_class[kind]
+                entries.append((self._get_slot_row(rack, first.admitted, size_number), -1.0))
+            upper = size * len(first.cells)
+            program.add_column(cost=0.0, upper=upper, entries=entries, subject=("arrival", number, kind))
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. The others
@@ -287,30 +287,31 @@ class RepackProgram:
         row = program.add_row(
             ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared), upper=0.0 if unit.is_cleared else size
         )
-        default = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
-        if default is not None and not unit.is_cleared:
-            self._cell_counts[default] += size
-            self._get_cell_capacity_row(default)
-            self.cells_by_capacity.setdefault(default, []).extend(unit.cells)
+        capacity_now = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
+        if capacity_now is not None and not unit.is_cleared:
+            self._cell_counts[capacity_now] += size
+            self._get_cell_capacity_row(capacity_now)
+            self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
         for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, spanning):
             entries: list[tuple[int, float]] = [(row, 1.0)]
-            entries += self._build_capacity_change(default, option.capacity)
+            entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
             if option.demand:
                 entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
             if option.arrival is not None:
-                entries.append((program.add_row(("wide", unit.machines, option.arrival), 0.0, 0.0), 1.0))
+                entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
                 entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
             for index in option.spanning:
-                entries.append((program.add_row(("leaves", unit.machines, unit.cell_number, index), 0.0, 0.0), 1.0))
+                row_name = ("leaves", unit.machines, unit.cell_number, index)
+                entries.append((program.add_row(row_name, lower=0.0, upper=0.0), 1.0))
             if unit.key.single_machine:
                 used_disk = option.demand * self._request.sku.disk_gib
                 used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
                 entries.append((program.add_row(("disk", unit.key.single_machine)), float(used_disk)))
-            program.add_column(option.recreations, size, entries, (unit, option))
+            program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit every split, or all
@@ -320,15 +321,14 @@ class RepackProgram:
         program = self._program
         capacity = None
         if first.splits:
-            key = self._build_cell_key(first, 0)
+            key = self._build_cell_key(first, 0)  # of any cell: only the properties of the machine count
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
             if capacity is not None:
                 self._cell_counts[capacity] += size
                 self._get_cell_capacity_row(capacity)
-                self.cells_by_capacity.setdefault(capacity, []).extend(
-                    CellPosition(host, WHOLE_MACHINE, ()) for host in hosts
-                )
-        if not first.unknown_cell_vms:
+                whole_machines = [CellPosition(host, WHOLE_MACHINE, ()) for host in hosts]
+                self.cells_by_capacity.setdefault(capacity, []).extend(whole_machines)
+        if not first.unknown_cell_vms:  # one of them is not movable
             return
         cells = list(first.cells)
         entries = self._build_capacity_change(capacity, None)
@@ -344,14 +344,14 @@ class RepackProgram:
                 is_cleared=True,
             )
             self._add_cell_unit(unit)
-            row = program.add_row(("unit", number, cell, key, True))
+            row = program.add_row(("unit", number, cell, key, True))  # added by _add_cell_unit with bound 0
             entries.append((row, -1.0))
             entries += self._build_capacity_change(None, self._catalogue.find_cell_capacity(((key.free,),), key))
         self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.unknown_cell_vms)
             entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
-        program.add_column(float(len(first.unknown_cell_vms)), size, entries, tuple(hosts))
+        program.add_column(cost=float(len(first.unknown_cell_vms)), upper=size, entries=entries, subject=tuple(hosts))
 
     def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
         """Find the capacity of a cell after all VMs in unknown cells left its machine; None without capacity."""
@@ -370,7 +370,7 @@ class RepackProgram:
     def _build_capacity_change(
         self, before: CellPatterns | None, after: CellPatterns | None
     ) -> list[tuple[int, float]]:
-        """Build the entries of a cell changing from one capacity to another, None for no capacity."""
+        """Build the row entries of a cell giving up one capacity and gaining another, None for no capacity."""
         if before == after:
             return []
         entries = []
@@ -382,7 +382,7 @@ class RepackProgram:
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
         """Build the entries of this many leaving VMs: as many may arrive, and a tracked pool has room in the rack."""
-        entries = [(self._program.add_row(("comes", group), 0.0, _INFINITE), -float(count))]
+        entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
         if group_type == "pool":
             entries.append((self._get_spread_row(pool, host.machine.rack), -float(count)))
@@ -392,7 +392,7 @@ class RepackProgram:
         """Return the row of a pool's additional VMs in a rack, at most up to its limit there."""
         context = self._context
         capacity = context.limits[pool] - context.existing.get((pool, rack), 0)
-        return self._program.add_row(("spread", pool, rack), -_INFINITE, float(max(capacity, 0)))
+        return self._program.add_row(("spread", pool, rack), lower=-_INFINITE, upper=float(max(capacity, 0)))
 
     def _get_slot_row(self, rack: str, admitted: frozenset[int], size: int) -> int:
         """Return the row of slots of one size for these classes: arrivals must not exceed added slots."""
@@ -411,42 +411,42 @@ class RepackProgram:
             if capacity.single_machine:
                 disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
                 entries.append((program.add_row(("disk", capacity.single_machine)), float(disk)))
-            program.add_column(0.0, _INFINITE, entries, (capacity, pattern))
+            program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
-        kinds = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
+        class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
         slots = [name for name in program.names if name[0] == "slots"]
-        for group in sorted(kinds):
-            arrival_row = program.add_row(("comes", group), 0.0, _INFINITE)
+        for group, kind in sorted(class_by_group.items()):
+            arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
             for name in slots:
-                _, rack, admits, size = name
-                kind = kinds[group]
-                if kind not in admits or self._catalogue.size_numbers_by_class[kind] != size:
+                _, rack, admitted, size = name
+                if kind not in admitted or self._catalogue.size_numbers_by_class[kind] != size:
                     continue
                 entries = [(arrival_row, 1.0), (program.add_row(name), 1.0)]
-                if group[0] == "pool":
-                    entries.append((self._get_spread_row(group[1], rack), 1.0))
-                program.add_column(0.0, _INFINITE, entries, None)
+                group_type, pool = group
+                if group_type == "pool":
+                    entries.append((self._get_spread_row(pool, rack), 1.0))
+                program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=None)
 
     def solve(self, seconds: float | None = None) -> RepackSolution | NoRepackSolution:
-        """Solve for the minimum re-creations; in fine mode, if they are proved, then for the minimum pods and pools.
+        """Solve for the fewest re-creations; in fine mode, if these are proved, with the fewest restarted pods.
         `seconds`: limit of each search (None: node limit only).
         """
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, seconds)
         bound = 0 if self.is_capped else answer.bound
         if answer.values is None:
-            return NoRepackSolution(answer.is_finished and not self.is_capped, bound)
+            return NoRepackSolution(is_proved=answer.is_finished and not self.is_capped, bound=bound)
         values = answer.values
-        if self._is_fine and answer.bound >= answer.objective:
+        if self._is_fine and answer.bound >= answer.objective:  # the minimum is proved
             values = self._reduce_pods(round(answer.objective), values, seconds)
         recreations = round(answer.objective)
         options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
-        for column, value in zip(self._program.columns, values, strict=False):
+        for column, value in zip(self._program.columns, values, strict=False):  # _reduce_pods appends values
             if not value:
                 continue
             match column.subject:
@@ -464,33 +464,33 @@ class RepackProgram:
         """Reduce pods, then pools, among solutions with at most this number of re-creations. Return the values by
         column, those of new columns last; the given ones if the solver finds none.
         """
-        pools = {group: number for number, group in enumerate(sorted(set(self._groups.values())))}
+        groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program
         rows_lower, rows_upper = [*program.lower, -_INFINITE], [*program.upper, float(recreations)]
-        limit_row = len(rows_lower) - 1
-        pool_rows = {group: limit_row + 1 + number for group, number in pools.items()}
-        rows_lower += [-_INFINITE] * len(pools)
-        rows_upper += [0.0] * len(pools)
+        limit_row = len(rows_lower) - 1  # of all re-creations
+        group_rows = {group: limit_row + 1 + number for number, group in enumerate(groups)}
+        rows_lower += [-_INFINITE] * len(groups)
+        rows_upper += [0.0] * len(groups)
         columns = []
-        weight = len(pools) + 1  # one pod outweighs all pools
+        weight = len(groups) + 1  # one pod outweighs all pools
         for column in program.columns:
             entries = dict(column.entries)
             if column.cost:
                 entries[limit_row] = column.cost
             leaving, pod_count = _count_leaving(column.subject, self._groups)
             for group, count in leaving.items():
-                entries[pool_rows[group]] = float(count)
+                entries[group_rows[group]] = float(count)
             columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
-        for group, row in pool_rows.items():
+        for group, row in group_rows.items():
             # This column is 1 if any VM of the group leaves.
-            columns.append(ProgramColumn(1.0, 1.0, {row: -float(sizes[group])}, None))
+            columns.append(ProgramColumn(cost=1.0, upper=1.0, entries={row: -float(sizes[group])}))
         answer = run_solver(columns, rows_lower, rows_upper, seconds)
         return values if answer.values is None else answer.values
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group that a column moves, and the pods that it restarts."""
+    """Count the VMs of each group moved by a column, and the pods restarted by it; none for columns without VMs."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):
@@ -566,4 +566,4 @@ def run_solver(
 
 def _round_lower_bound(bound: float) -> int:
     """Round a bound of the solver up to a whole number; 0 if it is not finite."""
-    return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0
+    return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0  # 1e-6: the solver's tolerance

@@ -47,6 +47,7 @@ _MORE: Final = (1, 2, 4, 8)
 # Shares of the remaining time: for one solution, and for a greedy choice without the program.
 _SOLVE_SHARE: Final = 0.6
 _GREEDY_SHARE: Final = 0.3
+_SEARCH_SHARE: Final = 0.85  # the rest is for the verification
 
 
 class RepackAttempt(Struct, frozen=True):
@@ -87,12 +88,13 @@ class RepackSearch(Struct, frozen=True):
         """Search with this share of the remaining time."""
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
-        attempt, sequence = _ProgramRefinement(context, request, budget.split(0.85)).search(searches_orders=is_verified)
+        refinement = _ProgramRefinement(context, request, budget.split(_SEARCH_SHARE))
+        attempt, sequence = refinement.search(searches_orders=is_verified)
         for _ in range(_MAX_KEEP_ROUNDS):
             if sequence is None:
                 return attempt
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
-            if not violating or lifted & _OF_PODS:
+            if not violating or lifted & _OF_PODS:  # no pod is violated, or pods may be
                 break
             # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
             attempt = replace(attempt, undecided=True)
@@ -100,9 +102,10 @@ class RepackSearch(Struct, frozen=True):
             kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
             request = replace(request, excluded=request.excluded | kept_names)
             kept = build_repack_context(site, request, self.pods, lifted)
-            _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
+            refinement = _ProgramRefinement(kept, request, budget.split(_SEARCH_SHARE))
+            _, sequence = refinement.search(searches_orders=is_verified)
         else:
-            return attempt
+            return attempt  # every order violates pods
         windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
         with_pods = zip(windows, checked_windows, strict=True)
         windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
@@ -117,20 +120,19 @@ class _ProgramRefinement:
         self._request = request
         self._time_budget = time_budget
         self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
-        self._tracked_pools = (
-            frozenset(source.pool for source in context.all_movable_vms) if self._is_fine else frozenset()
-        )
+        pools = frozenset(source.pool for source in context.all_movable_vms)
+        self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
         self._bound = 1  # it does not fit now
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
         """Search windows; on a small site, `searches_orders` tries every order with fewer re-creations."""
-        if self._time_budget.seconds_left is not None:
+        if self._time_budget.seconds_left is not None:  # have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()
         if is_impossible:
-            return RepackAttempt(self._context, None), None
+            return RepackAttempt(self._context, bound=None), None
         is_proved = sequence is not None and count_recreations(sequence.windows) <= self._bound
         if sequence is None:
             sequence = self._find_with_extra_capacity()
@@ -177,7 +179,7 @@ class _ProgramRefinement:
             single_machines=self._single_machines,
             is_fine=self._is_fine,
         )
-        if self._time_budget.is_exhausted:
+        if self._time_budget.is_exhausted:  # by building the program
             return NoRepackSolution(is_proved=False)
         solution = program.solve(self._time_budget.compute_share(_SOLVE_SHARE))
         if isinstance(solution, NoRepackSolution):
@@ -185,7 +187,7 @@ class _ProgramRefinement:
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
 
     def _refine_program(self, choice: RepackChoice) -> bool:
-        """Add detail to the program; return False if there is nothing to add."""
+        """Add detail to the program: the spread of crowding pools, else the disk of machines; return False for none."""
         if choice.crowding_pools - self._tracked_pools:
             self._tracked_pools |= choice.crowding_pools
             return True
@@ -195,14 +197,15 @@ class _ProgramRefinement:
         return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing more capacity than requested, without a proof."""
+        """Find windows by freeing more capacity than requested, at last by a greedy choice; without a proof."""
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
             found = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(found, NoRepackSolution):
+            if isinstance(found, NoRepackSolution):  # still more capacity is impossible, too
                 break
-            sequence = find_window_sequence(self._context, self._request, found[0], self._time_budget)
+            choice, _ = found  # the bound is that of the larger request
+            sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             if sequence is not None:
                 return sequence
         return self._greedy or self._find_windows_greedily(self._time_budget)

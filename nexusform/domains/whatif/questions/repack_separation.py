@@ -53,12 +53,10 @@ class SeparationRuleGroup(Struct, frozen=True):
         owner, pool, _ = vm
         return (owner, pool) in self.pools or vm in self.nodes
 
-    def is_member(self, vm_location: VmLocation) -> bool:
+    def is_member(self, located_vm: VmLocation) -> bool:
         """Return True if a VM, or a pod on it, belongs to the group now."""
         selector = self.selector
-        return vm_location.pool in self.pools or (
-            selector is not None and any(map(selector.is_match, vm_location.pods))
-        )
+        return located_vm.pool in self.pools or (selector is not None and any(map(selector.is_match, located_vm.pods)))
 
 
 class SeparationRule(Struct, frozen=True):
@@ -106,7 +104,7 @@ def build_separation_rules(
     for thing in things:
         attributes = thing.attributes
         if thing.address.type != _RULE or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
-            continue
+            continue  # only a warning; or about sites, and a repacking keeps VMs on their site
         groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
@@ -122,7 +120,7 @@ class _GroupResolver:
         for cluster in site.clusters:
             nodes: dict[str, VmKey] = {}
             for pool in cluster.pools:
-                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name
+                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name  # single VMs of a block are one pool
                 self._pools[f"{cluster.id}/{pool.name}"] = pool_key
                 self._clusters.setdefault(cluster.id, set()).add(pool_key)
                 nodes |= {vm.name: (*pool_key, vm.number) for vm in pool.vms}
@@ -135,7 +133,7 @@ class _GroupResolver:
         for cluster in list_texts(group, "cluster_ids"):
             pools |= self._clusters.get(cluster, set())
         for pool in list_texts(group, "pool_ids"):
-            if pool in self._pools:
+            if pool in self._pools:  # a pool of this site
                 pools.add(self._pools[pool])
         selector = _parse_selector(group.get("workload_selector"))
         if selector is None:

@@ -95,7 +95,7 @@ def find_window_sequence(
         sequence = builder.build_sequence(time_budget)
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
             continue
-        if not context.scheduler.is_sampled:
+        if not context.scheduler.is_sampled:  # known NUMA cells: every target is certain
             return sequence
         certainty = compute_certainty(verify_sequence(context, sequence, time_budget))
         if certainty == 1.0:
@@ -113,7 +113,7 @@ def build_ordered_sequence(
     """
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
-    choice = RepackChoice(sources, targets, frozenset(), frozenset())
+    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     by_handle = {source.handle: source for source in sources}
     sequence = builder.build_windows([by_handle[handle] for handle in group] for group in order)
@@ -122,12 +122,12 @@ def build_ordered_sequence(
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, each with True if targets must hold in all legal splits, or False."""
-    if choice.crowding_pools or not choice.targets:
+    if choice.crowding_pools or not choice.targets:  # no targets to steer to
         return [(_WindowStrategy.FREE, True)]
-    if not context.scheduler.is_sampled:
+    if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
     strict = list(product(_WindowStrategy, [True]))
-    return [*strict, *product(_STEERING_STRATEGIES, [False])]
+    return [*strict, *product(_STEERING_STRATEGIES, [False])]  # uncertain targets come last
 
 
 class _WindowStrategy(Enum):
@@ -188,7 +188,8 @@ class _RepackSequenceBuilder:
         self._choice = choice
         self._strategy = strategy
         self._is_steered = strategy is not _WindowStrategy.FREE
-        self._is_strict = is_strict and context.scheduler.is_sampled
+        self._is_strict = is_strict and context.scheduler.is_sampled  # without unknown cells, targets are certain
+        # VMs in unknown cells of one machine are chosen all together.
         self._emptied_machines = {
             source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
         }
@@ -200,7 +201,7 @@ class _RepackSequenceBuilder:
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
         self._existing = Counter(context.existing)
         for source in choice.sources:
-            self._existing[source.pool, source.vm.placement.rack] -= 1
+            self._existing[source.pool, source.vm.placement.rack] -= 1  # added to its new rack by _apply_window
 
     def build_sequence(self, time_budget: TimeBudget = NO_TIME_LIMIT) -> RepackWindowSequence | None:
         """Build all windows; None if no remaining VM can move, or time runs out."""
@@ -240,7 +241,7 @@ class _RepackSequenceBuilder:
         if self._strategy is _WindowStrategy.BY_TURNS:
             turns = list(map(self._compute_turn, remaining))
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
-            if min(turns) == _RETURN_TURN:
+            if min(turns) == _RETURN_TURN:  # VMs returning to emptied machines move at once
                 return self._select_all_allowed(remaining)
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
@@ -260,12 +261,12 @@ class _RepackSequenceBuilder:
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select one VM for another machine if no VM reaches its target."""
-        if not self._is_steered:
+        """Select one VM able to move to another machine than its target, [] for none. It stays unsteered."""
+        if not self._is_steered:  # VMs without targets were tried on all machines
             return []
         for source in remaining:
             self._unsteered.add(source.handle)
-            self._reached[source.handle] = self._choice.targets.get(source.handle, "")
+            self._reached[source.handle] = self._choice.targets.get(source.handle, "")  # abandoned: free for others
             if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):
                 return [source]
             self._unsteered.remove(source.handle)
@@ -284,7 +285,8 @@ class _RepackSequenceBuilder:
         """Build the window as its plan runs: all VMs leave first. Halve it if that fails."""
         size = len(selected)
         while size:
-            window = self._place_vms_together(sorted(selected[:size], key=lambda source: source.handle))
+            by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
+            window = self._place_vms_together(by_pool_and_number)
             if window is not None:
                 return window
             size //= 2
@@ -315,7 +317,7 @@ class _RepackSequenceBuilder:
         """Place a VM on its intended machine by cordoning the machines preferred by the rule. Return False, with the VM
         back on its own machine, if this is impossible or needs a cordon on the target of another VM.
         """
-        if source.handle in window.handles:
+        if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
@@ -324,7 +326,7 @@ class _RepackSequenceBuilder:
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
         cordons |= self._find_preferred_machines(ranking, source)
-        if cordons & window.targets:
+        if cordons & window.targets:  # a cordon there would keep off another VM of this window
             return self._restore_vm(window, source)
         while True:
             # Its own machine is the last choice. Returning to it is useless unless it was emptied because of
@@ -333,7 +335,7 @@ class _RepackSequenceBuilder:
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
             if target and not self._is_target_certain(window, ranking, avoided | best, target):
-                target = ""
+                target = ""  # cordon it, too
             new_cordons = best - {target}
             if not best or new_cordons & window.targets:
                 return self._restore_vm(window, source)
@@ -377,7 +379,7 @@ class _RepackSequenceBuilder:
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
         """Return True if the VM reaches the target in every legal split once the other best machines are cordoned."""
-        if not self._is_strict or not window.scheduler.is_sampled:
+        if not self._is_strict or not window.scheduler.is_sampled:  # not required, or no unknown cells remain
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
 
@@ -396,7 +398,7 @@ class _RepackSequenceBuilder:
             target = self._choice.targets.get(source.handle, "")
             if target in best and self._has_rack_capacity(window, source, target):
                 return target
-            if source.handle not in self._unsteered:
+            if source.handle not in self._unsteered:  # only its target is allowed
                 return ""
             # Not the target machines of other VMs not yet moved.
             pending = self._choice.targets.items() - self._reached.items()
@@ -424,6 +426,7 @@ class _RepackSequenceBuilder:
             placed_vm.pool == source.pool and location.rack == rack
             for placed_vm, _, location in window.placements.values()
         )
+        # A rack above the limit before the repacking may be filled up to its former number.
         limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
         return count + 1 <= limit
 
@@ -433,7 +436,7 @@ class _RepackSequenceBuilder:
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
     def _is_target_occupied(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
-        """Return True if the target of a VM is still occupied."""
+        """Return True if a steered VM has no target, or its target has no room yet."""
         if not self._is_steered or source.handle in self._unsteered:
             return False
         target = self._choice.targets.get(source.handle, "")
@@ -456,7 +459,7 @@ def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], sou
     """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods of hugepages or devices."""
     cluster = context.clusters[source.pool]
     pods = context.pods.get(cluster.id)
-    if pods is None:
+    if pods is None:  # unknown pods conflict with nothing
         return False
     nodes = {source.vm.name}
     nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
@@ -476,9 +479,9 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
     return replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, cordon)))
 
 
-def compute_max_vms_down(context: RepackContext, number: int) -> int:
+def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
     """Compute the maximum VMs of a pool down at once, at least 1."""
-    pool = context.pools[number]
+    pool = context.pools[pool_number]
     count = len(pool.vms)
     if pool.is_control_plane:
         return max(count - compute_quorum(count), 1)
@@ -512,7 +515,7 @@ def verify_sequence(
         for handle, vm in existing.items():
             if handle not in leaving:
                 base.add_existing(vm.vm, vm.sku, vm.placement)
-        window_budget = time_budget.split(1 / (len(sequence.windows) - number))
+        window_budget = time_budget.split(1 / (len(sequence.windows) - number))  # an equal share for each window left
         verified.append(replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget))))
         for step in window.steps:
             handle = step.source.handle
@@ -534,11 +537,11 @@ def _count_target_hits(
         return
     hits: Counter[int] = Counter()
     for runs in range(1, SAMPLES + 1):
-        scheduler = base.copy(runs - 1, runs - 1)
+        scheduler = base.copy(sample=runs - 1, split_choice=runs - 1)
         for step in window.steps:
-            placement = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
-            if placement is not None and placement[1].machine == step.target.machine:
-                hits[step.source.handle] += 1
+            answer = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
+            _, location = answer if answer is not None else (None, None)
+            hits[step.source.handle] += location is not None and location.machine == step.target.machine
         if time_budget.is_exhausted:
             break
     for step in window.steps:
@@ -547,13 +550,13 @@ def _count_target_hits(
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
     """Return True if only the target is best for every VM of the window; then one run covers all samples."""
-    if base.is_sampled:
+    if base.is_sampled:  # unknown cells differ from sample to sample
         return False
     scheduler = base.copy()
     for step in window.steps:
         demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
         ranking = scheduler.rank_machines(demand)
-        own_machine = {step.source.vm.placement.machine}
+        own_machine = {step.source.vm.placement.machine}  # the last choice
         best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
         placement = scheduler.try_place(demand)
         if best != {step.target.machine} or placement is None or placement[1].machine != step.target.machine:

@@ -59,7 +59,7 @@ class UpgradeOptions(Struct, frozen=True):
         """Compute the maximum failed machines of a rack that do not abort the upgrade; None if unknown."""
         if self.threshold is None:
             return None
-        required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold
+        required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold  # rounded up
         return max(machines - required, 0)
 
 
@@ -73,17 +73,17 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
         """Resolve the options of a site: requested, else the site's, else all at once."""
         site_strategy = site.update_strategy
-        if site_strategy is None:
+        if site_strategy is None:  # the site does not state one
             strategy = self.strategy or UpgradeStrategy.RACK
             return UpgradeOptions(strategy, self.max_unavailable, self.drain)
-        pauses = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
+        default_strategy = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
         return UpgradeOptions(
-            self.strategy or pauses,
-            site_strategy.max_unavailable if self.max_unavailable is None else self.max_unavailable,
-            self.drain,
-            site_strategy.is_percentage,
-            site_strategy.threshold,
-            site_strategy.wait_minutes,
+            strategy=self.strategy or default_strategy,
+            max_unavailable=site_strategy.max_unavailable if self.max_unavailable is None else self.max_unavailable,
+            drain=self.drain,
+            is_percentage=site_strategy.is_percentage,
+            threshold=site_strategy.threshold,
+            wait_minutes=site_strategy.wait_minutes,
             is_from_site=True,
         )
 
@@ -188,8 +188,8 @@ class RuntimeUpgrade(Struct, frozen=True):
     @property
     def hours(self) -> int:
         """Maximum hours by the platform's limits, with pauses."""
-        pauses = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)
-        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pauses
+        pause_hours = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)  # rounded up
+        return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pause_hours
 
 
 def simulate_runtime_upgrade(
@@ -216,7 +216,7 @@ def simulate_runtime_upgrade(
 
 
 def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
-    """Find the predicted stop of the upgrade, None without one."""
+    """Find the first rack with more unhealthy machines than may fail: the upgrade stops there. None for no stop."""
     last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():
         machines = site.machines_by_rack[rack]

@@ -40,11 +40,11 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
     blocks = {}
     for block in configuration.root.resources.values():
         if block.type != _MEMBER_TYPE or block.count or block.for_each or not isinstance(block.body, Body):
-            continue
+            continue  # several members, or not HCL syntax
         name = _find_literal_name(block, configuration)
         if name:
-            taints = list(filter(_is_taint_block, block.body.blocks))
-            texts = tuple(_get_source_text(configuration, part.span) for part in taints)
+            taints = filter(_is_taint_block, block.body.blocks)
+            texts = tuple(_get_source_text(configuration, taint.span) for taint in taints)
             blocks[name] = MemberBlock(block.name, texts)
     return blocks
 
@@ -74,15 +74,17 @@ def render_taints(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -
     parts = []
     for cluster in trial.tainted_clusters:
         member = members[cluster]
+        # An override file replaces all taint blocks, so the existing ones are repeated.
         taints = (*member.taints, f"taint {{\n    key = {quote_string(TAINT_KEY)}\n  }}")
         body = "".join(f"  {text}\n" for text in taints)
         parts.append(f'resource "{_MEMBER_TYPE}" {quote_string(member.label)} {{\n{body}}}\n')
     return "\n".join(parts)
 
 
-def _is_taint_block(part: object) -> bool:
-    labels = getattr(part, "labels", ())
-    return getattr(part, "type", "") == "taint" or any(label.value == "taint" for label in labels)
+def _is_taint_block(block: object) -> bool:
+    """Return True for a block `taint` or `dynamic "taint"`."""
+    labels = getattr(block, "labels", ())
+    return getattr(block, "type", "") == "taint" or any(label.value == "taint" for label in labels)
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
@@ -135,17 +137,17 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
     """Build the configuration of the placement and its manifests."""
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
-    missing = [
+    namespace_manifests = [
         json.dumps({"apiVersion": "v1", "kind": _NAMESPACE, "metadata": {"name": name}})
         for name in namespaces
         if name not in declared
     ]
-    text = "\n---\n".join([trial.text, *missing])
+    text = "\n---\n".join([trial.text, *namespace_manifests])
     selectors = [_build_selector("", "v1", _NAMESPACE, name) for name in namespaces]
     selectors += [
         _build_selector(manifest.group, manifest.version, manifest.kind, manifest.name)
         for manifest in trial.manifests
-        if not manifest.namespace and manifest.kind != _NAMESPACE
+        if not manifest.namespace and manifest.kind != _NAMESPACE  # a namespace brings its objects
     ]
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
     document = {

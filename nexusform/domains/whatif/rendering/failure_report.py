@@ -40,8 +40,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         table = build_workload_table(failure.workloads, is_drained=False)
         lines = tuple(build_pending_lines(failure.workloads))
         has_findings = bool(failure.lost_workloads)
-        workload_section = Section("Workloads before any node returns", lines, table=table, is_finding=has_findings)
-        sections.append(workload_section)
+        sections.append(Section("Workloads before any node returns", lines, table=table, is_finding=has_findings))
     if failure.deletions:
         sections.append(_build_node_deletion_section(failure))
     runbook = build_failure_runbook(failure)
@@ -49,19 +48,20 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         sections.append(Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))))
     if failure.recreations:
         # Build the section of re-created VMs.
-        sampled_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
-        rows = tuple(_build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True))
+        counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+        pools_and_counts = zip(failure.recreations, counts, strict=True)
+        rows = tuple(_build_recreation_row(pool, sampled_count) for pool, sampled_count in pools_and_counts)
         reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
         table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
         title = "Re-created VMs (predicted)"
         recreation_section = Section(title, tuple(reasons), table=table, is_finding=table.has_findings)
         sections += [recreation_section, *map(_build_location_section, failure.recreations)]
     return Report(
-        f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
-        build_failure_summary(failure),
-        failure.has_findings,
-        tuple(_describe_recovery(failure)),
-        tuple(sections),
+        title=f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
+        verdict=build_failure_summary(failure),
+        is_finding=failure.has_findings,
+        facts=tuple(_describe_recovery(failure)),
+        sections=tuple(sections),
     )
 
 
@@ -131,9 +131,8 @@ def _build_node_deletion_section(failure: Failure) -> Section:
     unreachable = failure.unreachable_clusters
     lines = []
     if unreachable:
-        lines.append(
-            f"Without quorum the control plane of {format_list(unreachable)} is down: recover a machine first."
-        )
+        names = format_list(unreachable)
+        lines.append(f"Without quorum the control plane of {names} is down: recover a machine first.")
     commands: list[str] = []
     for deletion in failure.deletions:
         note = "" if deletion.is_reachable else ", no quorum"
@@ -149,7 +148,7 @@ def build_failure_runbook(failure: Failure) -> list[str]:
 
 
 def _build_runbook_steps(failure: Failure) -> Iterator[str]:
-    # A machine that recovers soon needs no deletion.
+    """Yield the steps. Deleting nodes comes after a check: a machine back soon restarts its VMs."""
     machines = format_list(failure.machines, 4)
     verb = select_word_form(len(failure.machines), "is", "are")
     yield (
@@ -183,7 +182,7 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool: fitting VMs as a range over samples, racks of the reported sample."""
+    """Build the row of a pool: fitting VMs (from the missing ones over samples), and racks of the reported sample."""
     missing = sampled_count or Interval(pool.missing, pool.missing)
     fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
     counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
@@ -194,6 +193,7 @@ def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
+    """Build the section of a pool's re-created nodes: former and new location."""
     rows = []
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement
@@ -238,15 +238,15 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
         is_finding = bool(drain.lost_workloads)
         sections.append(Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding))
     return Report(
-        f"Drain of {drain.node} of {drain.cluster_id} ({origin})",
-        _build_drain_summary(drain, sum(bool(move.node) for _, move in moves), len(moves)),
-        bool(drain.lost_workloads or drain.blocking_budgets),
-        (),
-        tuple(sections),
+        title=f"Drain of {drain.node} of {drain.cluster_id} ({origin})",
+        verdict=_build_drain_summary(drain, sum(bool(move.node) for _, move in moves), len(moves)),
+        is_finding=bool(drain.lost_workloads or drain.blocking_budgets),
+        sections=tuple(sections),
     )
 
 
 def _build_drain_summary(drain: NodeDrainEffects, placed_count: int, count: int) -> str:
+    """Build the summary: `count` evicted pods, `placed_count` of them with another node, and losses."""
     if not count:
         return "No pod to evict runs there."
     clauses = [f"{format_count(count, 'pod')} to evict; {placed_count} of them get another node"]

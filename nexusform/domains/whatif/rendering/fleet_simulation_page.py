@@ -43,7 +43,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     if not simulation.placements:
         return None
     columns = _select_columns(simulation)
-    if not columns:
+    if not columns:  # too many for a matrix
         changed_rows = [row for row in _list_all_binding_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     notes: dict[str, str] = {}
@@ -59,10 +59,8 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     for placement in simulation.placements:
         for row in _list_binding_rows(placement):
             if isinstance(row.source, Binding):
-                unchanged_row = replace(
-                    row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={}
-                )
-                squares[placement.after.key, row.object] = MatrixCell(unchanged_row)
+                old_row = replace(row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={})
+                squares[placement.after.key, row.object] = MatrixCell(old_row)
     before = FleetMatrix(names, columns_before, squares)
     after = FleetMatrix(names, columns, squares_after, notes)
     count = len(simulation.members) - len(columns)
@@ -107,5 +105,5 @@ def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], Mat
         for row in _list_binding_rows(placement):
             squares[key, row.object] = MatrixCell(row)
         for decision in placement.status.unselected_decisions if placement.status is not None else ():
-            squares.setdefault((key, decision.cluster), MatrixCell(None, "", decision.reason))
+            squares.setdefault((key, decision.cluster), MatrixCell(rejection=decision.reason))
     return squares

@@ -24,15 +24,12 @@ _MAX_SENTENCES: Final = 60
 
 def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     """Build the report: placement changes with reasons, pods, and remaining capacity."""
-    # Build the section of placements, one row each; of many only those with changes or findings.
     selected = select_placements(simulation)
     rows = tuple(map(_build_placement_row, selected))
     table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
     other_lines = _build_other_placements_line(simulation, len(selected))
-    placement_section = Section(
-        "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
-    )
-    sections = [placement_section, *_build_reason_section(simulation), *_build_kept_cluster_sections(simulation)]
+    section = Section("Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows))
+    sections = [section, *_build_reason_section(simulation), *_build_kept_cluster_sections(simulation)]
     sections += [*_build_pod_section(simulation), *_build_capacity_section(simulation)]
     edits = format_list((edit.text for edit in simulation.edits), 3)
     placements = simulation.placements
@@ -40,9 +37,8 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
         summary = "Nothing changes: there is no placement."
     else:
         summary = f"{'; '.join([_describe_changed_placements(placements), *_describe_findings(simulation)])}."
-    return Report(
-        f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_notes(simulation)), tuple(sections)
-    )
+    title, facts = f"Fleet: {edits} ({origin})", tuple(_build_notes(simulation))
+    return Report(title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections))
 
 
 def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:
@@ -92,7 +88,7 @@ def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
 
 
 def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
-    """Return True if a staged run has to apply the scheduler's decision."""
+    """Return True if a staged update run still has to apply a changed binding."""
     changed = {*placement.gained, *placement.lost}
     return any(
         isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
@@ -135,6 +131,7 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
 
 
 def _build_placement_row(placement: PlacementOutcome) -> Row:
+    """Build the row of a placement: number of clusters, changed clusters, and "" or why it is not fulfilled."""
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
     if placement.after.is_fulfilled:
@@ -175,6 +172,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
 def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
     """Limit the sentences, with the number of further ones; JSON has all."""
     hidden_count = len(lines) - _MAX_SENTENCES
+    # A note about one hidden sentence would be as long as the sentence.
     return tuple(lines) if hidden_count <= 1 else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
 
 

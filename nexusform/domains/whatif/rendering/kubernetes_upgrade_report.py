@@ -25,11 +25,11 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
     return Report(
-        f"Kubernetes upgrade of {upgrade.cluster_id}{version} ({origin})",
-        _build_summary(upgrade),
-        upgrade.has_findings,
-        tuple(_describe_upgrade(upgrade)),
-        tuple(sections),
+        title=f"Kubernetes upgrade of {upgrade.cluster_id}{version} ({origin})",
+        verdict=_build_summary(upgrade),
+        is_finding=upgrade.has_findings,
+        facts=tuple(_describe_upgrade(upgrade)),
+        sections=tuple(sections),
     )
 
 
@@ -72,9 +72,9 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
 
 
 def _build_pool_row(pool: PoolUpgrade) -> Row:
+    """Build the row of a pool: SKU, VMs, VMs replaced at once, fewest VMs up, and the result."""
     course = pool.course
     up = f"{course.minimum_up} of {pool.count}"
-    # Describe the result for a pool.
     if pool.is_blocked:
         result = f"blocked in batch {pool.batches[-1].number}"
     elif course.has_lost_quorum:
@@ -153,15 +153,16 @@ def build_upgrade_path_report(path: SiteUpgradePath, origin: str) -> Report:
     """Build the report: summary, then the hops of every cluster in order."""
     names = format_list(cluster.cluster for cluster in path.clusters)
     return Report(
-        f"Kubernetes {path.target} for {names} on {path.site_id} ({origin})",
-        _build_path_summary(path),
-        path.has_findings,
-        tuple(_describe_order_and_versions(path)),
-        tuple(map(_build_cluster_section, path.clusters)),
+        title=f"Kubernetes {path.target} for {names} on {path.site_id} ({origin})",
+        verdict=_build_path_summary(path),
+        is_finding=path.has_findings,
+        facts=tuple(_describe_order_and_versions(path)),
+        sections=tuple(map(_build_cluster_section, path.clusters)),
     )
 
 
 def _build_path_summary(path: SiteUpgradePath) -> str:
+    """Build the summary: nothing to do, the first hop without surge capacity, losses, or success."""
     hops = path.list_hops()
     if not hops:
         return "Nothing to do: already at this version."

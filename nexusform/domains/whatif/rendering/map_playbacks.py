@@ -89,7 +89,8 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
-        prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
+        batch_count = -(-pool.count // len(pool.batches[0].moves))  # rounded up; also of batches after a stop
+        prefix = f"{pool.pool}, batch {batch.number} of {batch_count}"
         if batch.fits:
             title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
             steps.append(PlaybackStep(title, affected_vms=tuple(numbers[name] for name in names)))
@@ -103,7 +104,7 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
 def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
     """Build the steps of a repacking, window by window."""
     locations: dict[_VmKey, Placement | None] = {}
-    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
+    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]  # by number of the pool
     for window in repack.windows:
         for step in window.steps:
             locations[clusters[step.source.pool].id, step.source.vm.name] = step.target

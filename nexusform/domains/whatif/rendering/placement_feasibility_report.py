@@ -92,12 +92,15 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     title = f"Placement of {path} (with the configuration of this directory)"
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
-        verdict = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings)))).partition(": ")[2]
+        line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
+        _, _, verdict = line.partition(": ")  # without the name of the placement
     prefix = enclose("", answer.missing, "; ")
-    return Report(title, f"{prefix}{verdict}.", answer.has_findings, (), tuple(_build_sections(answer)))
+    sections = tuple(_build_sections(answer))
+    return Report(title, f"{prefix}{verdict}.", is_finding=answer.has_findings, sections=sections)
 
 
 def _build_sections(answer: PlacementFeasibility) -> list[Section]:
+    """Build the sections: clusters, fixes, other placements unable to run, data not read, and rejected clusters."""
     sections = []
     if answer.bindings:
         rows = tuple(map(_build_feasibility_row, answer.bindings))
@@ -113,7 +116,7 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     if warnings:
         sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
-        # Also if the pods would run there.
+        # A note tells if the pods would run there.
         notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
         rejections = tuple(f"{row.cluster}: {row.reason}{notes.get(row.cluster, '')}" for row in answer.rejected)
         sections.append(Section("Rejected clusters", rejections))
@@ -126,6 +129,7 @@ def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
+    """Build the row of a cluster as in `_COLUMNS`, "" for unknown numbers; a finding if its pods do not all run."""
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
@@ -142,7 +146,7 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
-    """Build the data of the answer: the rows of the placement, and its rejected clusters."""
+    """Build the answer as data: feasibility of this and other placements, data not read, changed bindings."""
     changed = _select_bindings(answer.plan, PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
         "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),

@@ -26,6 +26,7 @@ def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str,
 
 
 def _format_verdict(result: RebalanceResult) -> str:
+    """Format the answer in a sentence: not known, not needed, found, not found, or impossible."""
     if not result.waiting_bindings and result.before.unknown:
         count = format_count(len(result.before.unknown), "binding")
         return f"Not known whether pods wait: the nodes of {count} are not known."
@@ -43,6 +44,7 @@ def _format_verdict(result: RebalanceResult) -> str:
 
 
 def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
+    """Build the sections: evictions, their proof and configuration, or reasons; then waiting and unknown bindings."""
     if result.trial is not None:
         rows = []
         for number, item in enumerate(result.trial.evictions, 1):
@@ -75,7 +77,7 @@ def describe_minimality_proof(result: RebalanceResult) -> str:
     """Return why fewer evictions are not enough."""
     assert result.trial is not None
     size = len(result.trial.evictions)
-    tried = sum(result.trial_counts[:size])
+    tried = sum(result.trial_counts[:size])  # plans with fewer evictions
     if size == 1:
         return "Without an eviction the pods keep waiting, so one is the minimum."
     plans = format_count(tried, "plan")
@@ -124,7 +126,7 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     trial = result.trial or EvictionProposal()
     proof = ""
     reasons: list[str] = []
-    is_possible: bool | None = True
+    is_possible: bool | None = True  # None: not known
     if result.trial is not None:
         proof = describe_minimality_proof(result)
     elif result.waiting_bindings:

@@ -36,7 +36,6 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
-        # Build the section of a window's pods, meanwhile and afterwards.
         if window.pods:
             rows = tuple(
                 Row((pod.pod, pod.old_node, _format_pod_node(pod.meanwhile, pod), pod.final_node or "Pending"))
@@ -55,17 +54,18 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     request = repack.request
     zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
     return Report(
-        f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
-        _build_summary(repack),
-        repack.has_findings,
-        tuple(_describe_proof(repack)),
-        tuple(sections),
+        title=f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
+        verdict=_build_summary(repack),
+        is_finding=repack.has_findings,
+        facts=tuple(_describe_proof(repack)),
+        sections=tuple(sections),
     )
 
 
 def _build_summary(repack: RepackResult) -> str:
+    """Build the summary: number of re-creations, and whether it or the impossibility is proved."""
     want, sku = repack.request.want, repack.request.sku.title
-    recreations = repack.recreations or 0
+    recreations = repack.recreations or 0  # 0 without a solution
     match repack.status:
         case RepackStatus.NOTHING_TO_DO:
             return f"Nothing to do: {repack.fits_now} {select_word_form(repack.fits_now.maximum, 'fits', 'fit')} now."
@@ -73,11 +73,9 @@ def _build_summary(repack: RepackResult) -> str:
             vms = format_count(recreations, "VM")
             return f"{vms} to re-create; this is the minimum (proved)."
         case RepackStatus.GAP if recreations:
-            bound = repack.bound or 0
+            bound, vms = repack.bound or 0, format_count(recreations, "VM")
             per_cent = 100 * (recreations - bound) / recreations
-            return (
-                f"{format_count(recreations, 'VM')} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
-            )
+            return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
             return f"No solution found, none ruled out: at least {repack.bound} re-creations."
     if repack.bound is not None and repack.request.moves is not None:
@@ -117,11 +115,12 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
 def _describe_order_search(repack: RepackResult) -> str:
     """Describe how far the orders of re-creations were searched."""
     if repack.searched_orders is None:
-        cause = "VMs were kept because of their pods"
         if repack.unknown_machines:
             cause = f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
         elif repack.movable_vms > repack_orders.MAX_VMS:
             cause = f"the site has {repack.movable_vms:,} movable VMs, more than {repack_orders.MAX_VMS}"
+        else:
+            cause = "VMs were kept because of their pods"
         return f"Not every order was searched: {cause}."
     if repack.orders_cut_at is not None:
         return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
@@ -143,10 +142,8 @@ def _describe_certainty(repack: RepackResult) -> str:
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
     fewest, most = min(step.runs for step in steps), max(step.runs for step in steps)
-    samples_text = (
-        f"{fewest} of {fewest} samples" if fewest == most else f"all {fewest} to {most} samples of their window"
-    )
-    text = f"{certain_count} of {len(steps)} land as planned in {samples_text}"
+    samples = f"{fewest} of {fewest} samples" if fewest == most else f"all {fewest} to {most} samples of their window"
+    text = f"{certain_count} of {len(steps)} land as planned in {samples}"
     if certain_count == len(steps):
         return f"{text}, with the cordons below."
     worst_step = min(steps, key=lambda step: step.hits / step.runs)
@@ -161,6 +158,7 @@ def _describe_certainty(repack: RepackResult) -> str:
 
 
 def _describe_unknown_cells(repack: RepackResult) -> str:
+    """Describe the machines with unknown NUMA use, and the re-creations with cells as in one sample, if possible."""
     machines = format_count(repack.unknown_machines, "machine")
     text = (
         f"On {machines} NUMA use is unknown. Such a machine is emptied completely or kept, and gets "
@@ -247,7 +245,7 @@ def _get_address(repack: RepackResult, step: RepackStep) -> str:
 
 
 def _build_cordon_commands(repack: RepackResult, machines: Sequence[str], verb: str) -> Iterable[str]:
-    """Build the cordons: HCL for machines generated by racks, `az` for those of an inventory."""
+    """Build the commands to cordon or uncordon (`verb`): HCL for machines generated by racks, `az` for others."""
     owners = repack.site.offering_addresses
     for address, machine_group in groupby(sorted(machines, key=lambda name: (owners.get(name, ""), name)), owners.get):
         names = list(machine_group)

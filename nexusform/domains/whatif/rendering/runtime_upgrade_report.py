@@ -128,8 +128,8 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         yield f"Rack order: {earlier} is before {later}, because names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         # Describe the pauses and the command to continue.
-        first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
-        racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks]
+        first_waves = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
+        racks = [f"wave {first_waves[rack]} ({rack})" for rack in upgrade.racks]
         before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (
             f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
@@ -147,7 +147,7 @@ _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "wor
 
 def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     """Describe current version and offered upgrades."""
-    if runtime is None:
+    if runtime is None:  # the site does not state versions
         return
     if runtime.version:
         yield f"The machines run version {runtime.version}."
@@ -172,7 +172,7 @@ def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
         sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
     max_failed_by_rack = {rack: options.compute_max_failed(size) for rack, size in sizes.items()}
     limits = sorted({number for number in max_failed_by_rack.values() if number is not None})
-    if not limits:
+    if not limits:  # the site's threshold is not known
         return
     unit = " per cent" if options.is_percentage else ""
     limit_text = limits[0] if len(limits) == 1 else f"{limits[0]} to {limits[-1]}, by the size of the rack,"
@@ -203,8 +203,8 @@ _POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
+    """Build the row of a pool: VMs, fewest VMs up, waves with VMs down, and the result."""
     fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves)
-    # Describe the result for a pool.
     result = verdict.outcome.value
     if verdict.is_control_plane:
         result = f"quorum {result} (needs {verdict.quorum})"

@@ -32,9 +32,8 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
         sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
         summaries.append(prefix + _build_summary(answer))
     names = format_list(answer.site_id for answer in answers)
-    return Report(
-        f"Capacity of {names} ({origin})", f"{'; '.join(summaries)}.", has_findings, tuple(facts), tuple(sections)
-    )
+    title, verdict = f"Capacity of {names} ({origin})", f"{'; '.join(summaries)}."
+    return Report(title, verdict, has_findings, facts=tuple(facts), sections=tuple(sections))
 
 
 def _build_summary(answer: CapacityAnswer) -> str:
@@ -50,8 +49,8 @@ def _build_summary(answer: CapacityAnswer) -> str:
         for sku_capacity in first_skus
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
-    comma = "," if answer.sku_capacities[0].current.is_exact else ";"
-    return "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
+    separator = "," if answer.sku_capacities[0].current.is_exact else ";"
+    return "; ".join([f"{capacity_texts[0]}{separator} {rack_lost}", *capacity_texts[1:]])
 
 
 def _format_set_count(count: Interval, noun: str) -> str:
@@ -73,10 +72,8 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
         f"{_format_share(totals.free_memory_gib, totals.memory_gib, 'GiB')}."
     )
     if answer.closed:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
-        yield (
-            f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not counted: {reasons}."
-        )
+        causes = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
+        yield f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not counted: {causes}."
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
     yield "Each count assumes that only this SKU is added."
@@ -132,6 +129,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
+    """Build the row of a SKU: counts, worst rack, unusable capacity. A requested SKU without capacity is a finding."""
     planned = (f"{sku_capacity.with_planned}",) if answer.planned_racks else ()
     unusable = f"{sku_capacity.unusable_vcpus} vCPUs, {sku_capacity.unusable_memory_gib} GiB"
     counts = (f"{sku_capacity.current}", *planned, f"{sku_capacity.with_one_rack_down}")

@@ -103,7 +103,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str = "") -> Sim
 
 
 def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:
-    """Read the snapshot from the state or after a saved plan, with known pods if `has_pods`."""
+    """Read the snapshot and pods from the state or after a plan. Without `has_pods`, warn of nodes without a VM."""
     source = _read_input(location, plan_path)
     if source.snapshot is None:
         return source
@@ -136,8 +136,8 @@ def locate_diagnostics(
 
 
 def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic]:
-    """Find observed nodes without a VM in the snapshot; their use of machines is not counted."""
-    if not source.observations.clusters:
+    """Build a warning for each cluster listed by kubectl with nodes matching no VM of the snapshot."""
+    if not source.observations.clusters:  # nothing to compare
         return
     clusters = build_existing_clusters(source.things, build_registries(), source.catalogue)
     for cluster_id in source.observations.clusters:
@@ -152,7 +152,7 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
 
 
 def _read_input(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read the input after the saved plan at this path, from the state if the path is ""."""
+    """Read the input after the saved plan at this path, or from the state if the path is ""."""
     return _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
 
 
@@ -168,8 +168,9 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     clusters, node_warnings = _read_observed_clusters(location, state)
+    problems += node_warnings
     base_input = SimulationInput(
-        None, origin, (*problems, *node_warnings), sources, observations=ClusterObservations(clusters)
+        origin=origin, diagnostics=tuple(problems), sources=sources, observations=ClusterObservations(clusters)
     )
     return _build_input(list_state_objects(state), state.catalogue, base_input)
 
@@ -186,26 +187,28 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
     problems += check_failed_plan(saved, path)
-    if location.variables:
+    if location.variables:  # they have to be those of the plan
         configuration, _ = load_project_configuration(location)
         problems += check_variables_unchanged(location, configuration, saved.plan)
     if prior is None or has_errors(problems):
         return SimulationInput(diagnostics=tuple(problems))
     things = list_planned_objects(saved.plan, prior)
     clusters, node_warnings = _read_planned_clusters(location, saved, things)
+    problems += node_warnings
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
     base_input = SimulationInput(
-        None, f"after plan {path}", (*problems, *node_warnings), sources, observations=observations
+        origin=f"after plan {path}", diagnostics=tuple(problems), sources=sources, observations=observations
     )
     return _build_input(things, saved.plan.catalogue, base_input)
 
 
-def _build_input(things: tuple[SiteObject, ...], catalogue: str, origin: SimulationInput) -> SimulationInput:
-    types = build_registries()
-    view = build_snapshot(things, types, catalogue)
-    pods = build_pods(things, view, types, origin.observations)
-    return replace(origin, snapshot=view, pods=pods, things=things, catalogue=catalogue)
+def _build_input(things: tuple[SiteObject, ...], catalogue: str, base_input: SimulationInput) -> SimulationInput:
+    """Add the snapshot and pods of these objects to an input."""
+    registries = build_registries()
+    snapshot = build_snapshot(things, registries, catalogue)
+    pods = build_pods(things, snapshot, registries, base_input.observations)
+    return replace(base_input, snapshot=snapshot, pods=pods, things=things, catalogue=catalogue)
 
 
 # --- clusters observed by data blocks ----------------------------------------------------------
@@ -215,7 +218,7 @@ _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
-    """Read the clusters of the current configuration's data blocks over the state."""
+    """Read the clusters in data blocks of the current configuration, with references evaluated from the state."""
     configuration, _ = load_project_configuration(location)
     if not _has_node_data(configuration):
         return {}, []
@@ -232,7 +235,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
     """Read the clusters of a saved plan's data blocks over the state after it."""
-    if not saved.plan.basis.data_files:
+    if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
     if not _has_node_data(configuration):

@@ -81,16 +81,16 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
         problems = [*_build_unknown_name_errors(request, candidates)]
         trials = _EvictionTrials(run, members)
         if not problems:
-            trials.evaluate(EvictionProposal())
+            trials.evaluate(EvictionProposal())  # the plan without evictions has to work
             problems = trials.problems
         if problems:
             return RebalanceAnswer(None, tuple(problems), opened.sources)
         result = find_minimum_evictions(request, candidates, members, trials.evaluate)
     if result.trial is None:
         return RebalanceAnswer(result)
-    evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
-    texts = [format_text(SourceFile(_EVICTIONS_FILE, evictions))[0], format_text(SourceFile(_TAINTS_FILE, taints))[0]]
-    return RebalanceAnswer(result, (), {}, *texts)
+    evictions, _ = format_text(SourceFile(_EVICTIONS_FILE, render_evictions(result.trial, members)))
+    taints, _ = format_text(SourceFile(_TAINTS_FILE, render_taints(result.trial, members)))
+    return RebalanceAnswer(result, evictions=evictions, taints=taints)
 
 
 def get_taints_path(path: str) -> str:
@@ -113,7 +113,7 @@ def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandC
     if rebalancing.taints and not problems:
         problems = write_new_file(get_taints_path(path), rebalancing.taints)
         if problems:
-            Path(path).unlink()
+            Path(path).unlink()  # the evictions are wrong without their taints
     is_in_directory = Path(path).resolve().parent == Path(context.directory).resolve()
     if not problems and not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
@@ -178,7 +178,7 @@ def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
         policy = PlacementPolicy(get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL)
         block = blocks.get(address.config_address)
         provider = block.provider if block is not None else current.provider
-        if provider == DEFAULT_PROVIDER:
+        if provider == DEFAULT_PROVIDER:  # an eviction block needs no `provider` for it
             provider = ""
         for binding in read_bindings(attributes):
             if not binding.is_deleting:
