@@ -212,6 +212,7 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
     methods: dict[MethodName, MethodName | None] = {}
     targets: dict[str, EncryptionTarget] = {}
     readers: dict[str, EncryptionTarget] = {}
+    _reject_repeated_blocks(parts.blocks, problems)
     for block in parts.blocks:
         if block.type == "key_provider":
             attributes = unpack_result(arguments_of(block.body), problems)
@@ -234,6 +235,17 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
     return Encryption(
         key_providers=providers, methods=methods, state=targets.get("state"), plan=targets.get("plan"), readers=readers
     )
+
+
+def _reject_repeated_blocks(blocks: Sequence[Block], problems: list[Diagnostic]) -> None:
+    """Add an error for each block with the type and labels of an earlier one, because only one of them would apply."""
+    seen: set[tuple[str, ...]] = set()
+    for block in blocks:
+        name = (block.type, *(label.value for label in block.labels))
+        if name in seen:
+            detail = f"The block {'.'.join(name)} is declared twice. Remove one of them."
+            problems.append(build_error("invalid-encryption-block", detail, block.header_span))
+        seen.add(name)
 
 
 def _get_method_name(block: Block) -> MethodName:
@@ -268,6 +280,7 @@ def _decode_encryption_target(
     fallbacks: list[MethodName] = []
     nested_blocks = parts.blocks
     while nested_blocks:  # each fallback is nested in the one before it
+        _reject_repeated_blocks(nested_blocks, problems)
         fallback = unpack_result(decode_body(nested_blocks[0].body, _FALLBACK_SCHEMA), problems)
         name = _decode_method_reference(fallback.attributes.get("method"), methods, problems)
         if name is not None:

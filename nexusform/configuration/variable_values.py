@@ -229,7 +229,7 @@ def _redact_sensitive_problems(
     variable: Variable, assignment: Assignment, problems: list[Diagnostic]
 ) -> list[Diagnostic]:
     """Replace the problems of a sensitive or ephemeral variable by one error without its line or its content."""
-    if not problems:
+    if not has_errors(problems):
         return []
     span = assignment.origin.span
     word = "sensitive" if variable.sensitive else "ephemeral"

@@ -31,6 +31,8 @@ resource "nexus_rack" "r" {
 module "one" { source = "./inner" }
 module "two" { source = "./twice" }
 module "three" { source = "./twice" }
+module "four" { source = "./wrapper" }
+module "five" { source = "./shared" }
 """
 INNER = 'resource "nexus_rack" "r" {\n  status = "planned"\n}\n'
 
@@ -39,7 +41,9 @@ INNER = 'resource "nexus_rack" "r" {\n  status = "planned"\n}\n'
 def apply_edit(tmp_path: Path) -> Any:
     """Return a function for the lines changed by an edit, as (before, after); None without an edit."""
     (tmp_path / "main.nf.hcl").write_text(TEXT)
-    for name in ("inner", "twice"):
+    (tmp_path / "wrapper").mkdir()
+    (tmp_path / "wrapper" / "main.nf.hcl").write_text('module "m" { source = "../shared" }\n')
+    for name in ("inner", "twice", "shared"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "main.nf.hcl").write_text(INNER)
     schemas = build_registries().schemas
@@ -79,6 +83,7 @@ CLUSTER = "nexus_kubernetes_cluster.a"
         (CLUSTER, ("agent_pool", "c", "count"), 5, None),  # unknown pool
         ("nexus_rack.r[0]", ("machine_count",), 5, None),  # one of two instances
         ("module.two.nexus_rack.r", ("status",), "active", None),  # module.three uses the same text
+        ("module.five.nexus_rack.r", ("status",), "active", None),  # module.four.module.m uses the same text
     ],
 )
 def test_only_a_single_literal_is_changed(

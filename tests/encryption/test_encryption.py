@@ -362,6 +362,10 @@ def test_vault_wraps_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             "`enforced = true` does not allow the method unencrypted",
         ),
         ('key_provider "pbkdf2" "p" {\n passphrase = var.p\n}', "Variables may not be used here."),
+        ('key_provider "pbkdf2" "p" {}\n' * 2, "key_provider.pbkdf2.p is declared twice."),
+        ('method "unencrypted" "u" {}\n' * 2, "method.unencrypted.u is declared twice."),
+        ("state {}\n" * 2, "state is declared twice."),
+        ("plan {\n" + "fallback {}\n" * 2 + "}", "fallback is declared twice."),
         ("cipher {}", 'Blocks of type "cipher" are not expected here.'),
     ],
 )
