@@ -73,16 +73,18 @@ class NodeNumaCells:
         self._allocations: list[tuple[PodSpec, _Share]] = []
 
     def allocate(self, pod: PodSpec) -> str:
-        """Allocate cell resources to a pod and return kubelet's rejection, "" if the pod runs."""
+        """Allocate NUMA cell resources to a pod and return kubelet's rejection, "" if the pod runs. A rejected pod
+        gets nothing.
+        """
         shares: list[_Share] = []
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
             if cell_numbers is None:
                 for share in shares:
                     self._change_free_capacity(share, 1)
-                single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
-                location = "NUMA cell" if single else "narrowest set of NUMA cells"
+                is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+                location = "NUMA cell" if is_single else "narrowest set of NUMA cells"
                 return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
             shares.append(self._allocate_from_cells(container, cell_numbers))
         self._allocations += [(pod, share) for share in shares]
@@ -99,19 +101,18 @@ class NodeNumaCells:
         """Release the resources of a pod of this spec."""
         for _ in pod.aligned_requests:
             position = next((position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None)
-            if position is not None:
+            if position is not None:  # else nothing is recorded for this spec
                 _, share = self._allocations.pop(position)
                 self._change_free_capacity(share, 1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
         """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
-        numbers = range(len(self._free))
-        single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        for width in range(1, 2 if single else len(self._free) + 1):  # single: one cell only
+        is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+        for width in range(1, 2 if is_single else len(self._free) + 1):  # single: one cell only
             # restricted: every resource comes from as few cells as it could on an empty node.
-            if not single and any(self._count_required_cells(name, amount) != width for name, amount in container):
+            if not is_single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue
-            for cells in combinations(numbers, width):
+            for cells in combinations(range(len(self._free)), width):
                 if all(sum(self._free[cell].get(name, 0) for cell in cells) >= amount for name, amount in container):
                     return cells
         return None
@@ -122,7 +123,7 @@ class NodeNumaCells:
         for width in range(1, len(capacities) + 1):
             if sum(capacities[:width]) >= amount:
                 return width
-        return len(capacities)
+        return len(capacities)  # the node is too small
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
         """Allocate the requests of a container from these cells; return the share for its release."""

@@ -91,7 +91,7 @@ def compute_eviction_allowances(
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
-            continue
+            continue  # in preemption, it covers no pod
         covered_groups = cache.select_groups(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
@@ -116,7 +116,7 @@ def select_victims(
     checked_count = 0
     for node in promising_nodes:
         if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
-            break
+            break  # kube-scheduler stops its search here
         checked_count += 1
         candidate = trial.find_candidate(node)
         if candidate is not None:
@@ -144,7 +144,7 @@ class _PreemptionTrial:
         self._updates_counts = scheduler.counts.can_reject
 
     def find_candidate(self, node: int) -> _Candidate | None:
-        """Return a node with its victims, None if it has none or if they are not sufficient."""
+        """Return a node with its victims; None without pods of lower priority, or if their removal does not help."""
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()
         lower_priority_pods = [pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected]
@@ -158,7 +158,7 @@ class _PreemptionTrial:
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
-        if is_feasible:
+        if is_feasible:  # put back as many as possible, first those protected by a budget
             violating_pods, other_pods = self._split_by_violation(lower_priority_pods)
             victims = self._select_victims(violating_pods, node)
             violations = len(victims)

@@ -133,9 +133,10 @@ class SchedulerCache:
         self.version += 1
 
     def _update_usage_number(self, node: int) -> None:
-        size, usage = self.nodes[node], self.usage[node]
+        """Give a node the number of its size and usage, a new one at their first appearance."""
+        record, usage = self.nodes[node], self.usage[node]
         amounts = (usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
-        numbers, key = self._numbers_by_usage, (size.cpu, size.memory, size.pods, *amounts)
+        numbers, key = self._numbers_by_usage, (record.cpu, record.memory, record.pods, *amounts)
         self.usage_numbers[node] = numbers.setdefault(key, len(numbers))
 
     def list_groups(self) -> Iterable[PodSpecGroup]:
@@ -199,6 +200,7 @@ class SchedulerCache:
         )
 
     def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
+        """Return whether a term is about pods of a namespace, by its name or by its labels."""
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is None:

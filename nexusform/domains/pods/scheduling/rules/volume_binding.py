@@ -77,7 +77,7 @@ def _find_unsatisfied_need(pod: PodSpec, node: Node, reasons: tuple[str, ...]) -
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if a volume's labels name another zone than the node's labels."""
     if not any(label in node.labels for label in ZONE_LABELS):
-        return None
+        return None  # kube-scheduler skips nodes without a zone or region
     for volume in pod.volumes:
         for zone in volume.zones:
             if node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key])) not in zone.values:
