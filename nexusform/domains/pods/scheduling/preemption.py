@@ -280,6 +280,7 @@ def find_drain_obstacles(
 def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int:
     """Return how many existing pods the budget allows to evict."""
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
+    # With an observed status, `withheld_disruptions` accounts for unready pods.
     healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.is_ready) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
 
