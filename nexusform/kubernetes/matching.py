@@ -130,7 +130,7 @@ def _parse_whole_number(text: str) -> int | None:
 
 
 def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
-    """Check whether a pod's toleration matches a taint."""
+    """Check whether a pod's toleration matches a taint. An empty effect or key matches every one."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator == EXISTS:

@@ -227,11 +227,11 @@ class Ledger:
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED
-        else:
+        else:  # in a layer shared with copies
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            # Release the sampled cells of a VM with unknown cells.
+            # Release the cells assumed by the chosen split.
             site, machine = self.site, record.machine
             unknown_vms = self.unknown_cells[machine]
             del unknown_vms.shapes[handle]
@@ -280,7 +280,7 @@ class Ledger:
         splits = split_capacities.splits
         if isinstance(choice, LargestSplit):
             roomiest = split_capacities.find_roomiest([self.site.get_shape(sku) for sku in choice.skus])
-            if roomiest is not None:
+            if roomiest is not None:  # else packed, as below
                 return roomiest
         if isinstance(choice, int):
             text = f"{choice}|split|{self.site.machines[machine].name}|"

@@ -47,7 +47,7 @@ class ApplianceClaim(Struct, frozen=True):
     @property
     def possible_existing_size(self) -> int:
         """Bytes that may be part of an existing volume."""
-        if self.is_bound is False:
+        if self.is_bound is False:  # None: not observed
             return 0
         return self.final_size if self.capacity is None else self.capacity
 

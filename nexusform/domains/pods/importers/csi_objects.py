@@ -96,7 +96,9 @@ def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the free storage of an object; None without nodes or without an amount."""
+    """Return the largest possible volume by a CSIStorageCapacity, by default its capacity; None without nodes or
+    without an amount.
+    """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
     size = read_quantity(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity"))

@@ -43,7 +43,7 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
 def list_dump_errors(directory: str | None, context: ReadContext) -> Iterator[Problem]:
     """Yield a warning for each failed list of kubectl, with its message."""
     if directory is None:
-        return
+        return  # files are named instead
     base = directory.rstrip("/")
     for file in context.files.find_files(base, f"*{_SUFFIX}"):
         message = _read_kubectl_error(f"{base}/{file}", context)

@@ -306,7 +306,9 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the required parts of a pod as plain data; `promised`: it has no node, or a nominated one."""
+    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one; `resized`:
+    its resources were changed in place.
+    """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
     is_resized = False
@@ -352,10 +354,8 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         pod = build_pod(name, body)
         if not pod.node:
             waiting_pods.append(pod)
-        elif body.get("promised"):
-            nominated_pods.append(pod)
         else:
-            pods.append(pod)
+            (nominated_pods if body.get("promised") else pods).append(pod)
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(pods),
@@ -417,7 +417,7 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
     """Return the selector of a pod's set, for the default spreading of its replacements, by the pod's labels."""
     if kind not in _SPREAD_KINDS:
-        return None
+        return None  # kube-scheduler spreads no other pods by default
     own_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
     return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
 

@@ -323,7 +323,7 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
     init_maximum: Amounts = {}
     for container in spec.list_mappings("initContainers"):
         amounts = read_amounts(container)
-        if _is_sidecar(container):
+        if _is_sidecar(container):  # it runs on beside all later containers
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
             amounts = dict(sidecar_total)
@@ -366,7 +366,7 @@ def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
 
 
 def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
-    """Return a label selector; None if it is absent (selects nothing)."""
+    """Return a label selector, and report its problems; None if it is absent (selects nothing)."""
     if parent.data.get(key) is None:
         return None
     fields = parent.get_mapping(key)
@@ -493,7 +493,9 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
 
 
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec, and those added by admission, or by the DaemonSet controller (endless)."""
+    """Return the tolerations of a pod spec, with those added by admission (300 seconds on unready nodes), or for a
+    DaemonSet by its controller (no time limit, and further ones).
+    """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):
         operator = fields.get_choice("operator", (EQUAL, EXISTS), EQUAL)

@@ -69,7 +69,9 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
-    """Return the shape of a type: `[` before that of list items, `{` before that of values, a scalar, or a name."""
+    """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar, any other text
+    the name of a type. `rule` is about the scalar, or each item.
+    """
     prefix = type_text[0]
     if prefix in _CONTAINERS:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))

@@ -86,7 +86,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
-    default = ""
+    default_class = ""
     manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -100,7 +100,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 classes[manifest.name] = manifest
                 annotations = _get_silent_fields(manifest, "metadata").get_mapping("annotations")
                 if annotations.get_text(_DEFAULT_CLASS) == "true":
-                    default = manifest.name
+                    default_class = manifest.name
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
     volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
@@ -115,7 +115,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
         classes=classes,
         claims=claims,
         templates=templates,
-        default_class=default,
+        default_class=default_class,
         is_complete=is_complete,
         csi=collect_csi_objects(manifests),
     )
@@ -425,7 +425,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
-    """Return the nodes that reach the volume of a bound claim; None for all, or if unknown."""
+    """Return the nodes in reach of the volume of a bound claim; None for all, or if unknown (then with a warning)."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
     if volume is None:

@@ -241,7 +241,7 @@ class _WorkloadReader(Struct):
         """Return a manifest with the live fields left to others, and warn about replicas among them."""
         live = self.live_workloads.get(manifest.workload_key)
         if live is None:
-            return manifest
+            return manifest  # not on the cluster, or not observed
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         merged = merge_live_fields(manifest, live, previous)
         kept_replicas = _get_replicas(merged)

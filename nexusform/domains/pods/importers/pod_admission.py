@@ -188,7 +188,7 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
             spec = _create_unreported_fields(manifest).get_mapping("spec")
             selector = parse_selector(spec, "selector")
             minimum, maximum = (format_scalar(spec.data.get(name)) for name in ("minAvailable", "maxUnavailable"))
-            if selector is not None:
+            if selector is not None:  # else it covers no pod
                 evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
                 names = (manifest.namespace, manifest.name)
                 budgets.append(PodDisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
@@ -242,6 +242,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
 
 
 def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fields:
+    """Return the spec with the LimitRange defaults of its namespace in all containers; None: it has none."""
     if defaults is None:
         return spec
     changed_spec = dict(spec.data)

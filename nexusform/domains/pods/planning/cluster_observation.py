@@ -137,7 +137,7 @@ def match_cluster_snapshot(
 
 
 def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
-    """Return an object of a driver with the name of its node in the plan."""
+    """Return an object about a node (of a CSI or device driver) with the name of the node in the plan."""
     if manifest.kind == "CSINode" and manifest.name in names:
         return replace(manifest, name=names[manifest.name])
     spec = get_mapping(manifest.body, "spec")
@@ -324,6 +324,7 @@ def check_unknown_clusters(
 ) -> Iterator[Diagnostic]:
     """Yield errors for data blocks about unknown clusters and members."""
     members = [get_text(item.planned, "name") for item in instances if item.type.kind is PlanningKind.MEMBER]
+    # Clusters without a site are known from these data blocks only.
     known_ids = {*members, *(cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id)}
     for cluster_id, snapshot_block in external.snapshots.items():
         if cluster_id not in known_ids:
@@ -362,12 +363,9 @@ def _apply_budget_status(
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")
     if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
-        return budget
+        return budget  # without a status for these amounts
     healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
-    pods = get_integer(status, "expectedPods", healthy_count)
+    expected_count = get_integer(status, "expectedPods", healthy_count)
+    allowed_by_amounts = max(0, compute_allowed_disruptions(budget, expected_count, healthy_count))
     current, desired = get_integer(status, "currentHealthy", 0), get_integer(status, "desiredHealthy", 0)
-    return replace(
-        budget,
-        withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,
-        is_met=current >= desired > 0,
-    )
+    return replace(budget, withheld_disruptions=allowed_by_amounts - allowed_count, is_met=current >= desired > 0)

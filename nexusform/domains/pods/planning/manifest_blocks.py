@@ -90,7 +90,7 @@ def _collect_hub_objects(
         current = instance.current
         if current is None or registries.get_kind(address.type) is not PlanningKind.MANIFEST:
             continue
-        if not current.attributes.get("cluster_id"):
+        if not current.attributes.get("cluster_id"):  # else it is applied to this cluster alone
             objects += _parse_body(current.attributes)
     return tuple(objects)
 
@@ -276,22 +276,17 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
     for address, cluster_id, missing in pods.list_missing_namespaces():
         instance = instances.get(address)
         if instance is None or instance.type.kind is not PlanningKind.MANIFEST:
-            continue
+            continue  # without a block, or of a placement
         cluster = pods.clusters[cluster_id].name
         for namespace in sorted(missing - member_namespaces.get(cluster_id, set())):
             if is_reserved_namespace(namespace):
-                continue
+                continue  # created by Kubernetes or Fleet
             detail = (
                 f"The namespace {namespace} is missing on {cluster}, so its objects cannot be applied. Add "
                 "a Namespace to yaml_body. If it exists, add it to namespaces of the member."
             )
-            problem = Problem(
-                ("yaml_body",),
-                "missing-cluster-namespace",
-                detail,
-                Severity.WARNING,
-                brief=f"{namespace}: missing on {cluster}",
-            )
+            brief = f"{namespace}: missing on {cluster}"
+            problem = Problem(("yaml_body",), "missing-cluster-namespace", detail, Severity.WARNING, brief=brief)
             yield instance.build_diagnostic(problem)
 
 

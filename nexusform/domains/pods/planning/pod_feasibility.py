@@ -354,7 +354,9 @@ def _find_pool_label(node: Node) -> str:
 
 
 def copy_node(node: Node, number: int) -> Node:
-    """Copy a node of a pool as an additional, ready one on a machine of its own."""
+    """Copy a node of a pool as an additional, ready one on a machine of its own, with unknown images. Labels with the
+    machine's name get another value.
+    """
     name = f"{node.name}-additional-{number + 1}"
     labels = {
         key: f"additional-{number + 1}" if node.machine and value == node.machine else value

@@ -204,7 +204,9 @@ class PodPhase(PodsByCluster):
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
-        """Remove all pods of an object from a cluster, or keep them if it is only forgotten."""
+        """Remove all pods of an object from a cluster. With `keeps_running` they stay there, as the object is only
+        forgotten (removed from state).
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
@@ -242,7 +244,7 @@ class PodPhase(PodsByCluster):
             if unstable_keys:
                 self._predict_pods(unstable_keys, cluster)
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
-                return
+                return  # no pod has moved
 
     def verify_certainty(self, now: str) -> None:
         """Check the pods of each cluster under other assumptions, and record the doubtful ones."""
@@ -405,7 +407,7 @@ class PodPhase(PodsByCluster):
                 for outcome in outcomes
             ]
             if cluster is None:
-                continue
+                continue  # a removed cluster rejects no pods
             for rejected in object_pods.rejections:
                 pods = object_pods.list_outcomes(rejected.workload.key)
                 rows += build_rejected_rows(owner, cluster, rejected, pods)
@@ -452,7 +454,7 @@ class PodPhase(PodsByCluster):
         decisions: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
-                continue
+                continue  # another object, or never predicted
             cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
             matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
             for outcome in matching_outcomes:

@@ -238,7 +238,7 @@ def _build_former_location(
     """Return the former location of a pod by state: its node may have moved or be removed."""
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
     if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
-        return location  # the record is about no other place
+        return location  # unchanged, or not the recorded node
     return replace(
         location,
         machine=record.machine or location.machine,
@@ -247,6 +247,7 @@ def _build_former_location(
 
 
 def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
+    """Return the location on a node of a cluster (name); `state` is for pods without a node."""
     node = cluster.find_node(node_name) if cluster is not None and node_name else None
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)

@@ -90,12 +90,12 @@ def add_observed_changes(
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
-        return workload
+        return workload  # there is nothing to compare
     is_template_new = is_changed or bool(workload.replaced_revision)
     if workload.current_revisions is None and not is_template_new:
         is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if not is_same and revisions:
+        if not is_same and revisions:  # all observed pods differ from the template as if changed on admission
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -258,7 +258,7 @@ def find_orphan_pods(
             continue
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
         if selector is None:
-            return
+            return  # reported as invalid
         for pod in pods:
             name = pod.workload.removeprefix(prefix)
             has_name = workload.kind != "StatefulSet" or _parse_ordinal(workload, name) is not None

@@ -321,7 +321,7 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
         return
     first = scene.waiting_pods[0].name
     pods = [
-        Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", 1, pod.spec, strategy=Strategy.RECREATE)
+        Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
         for index, pod in enumerate(scene.waiting_pods)
     ]
     workloads = (*pods, *scene.workloads)

@@ -121,9 +121,10 @@ class ClaimedDevices:
         """Return the assumption behind the allocations, "" if certain; `scores`: the different ones of the nodes."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
-        if self._has_gated_slices and self._version < _ORDERED_POOLS:
+        if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
             return GATED
         has_unheld = any(claim.name in self._unheld_claims for claim in claims)
+        # Devices in use are unknown, a claim may be released, or nodes differ in the alternatives used (scored anew).
         if self._random_nodes or has_unheld or (len(scores) > 1 and self._version >= _ORDERED_POOLS):
             return RANDOM
         return ""
@@ -389,7 +390,9 @@ class _AllocationSearch:
         return False
 
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
-        """Return the devices selected by an alternative, in use or not."""
+        """Return the devices selected by an alternative, in use or not; raise an AllocationError if a selector fails or
+        two devices of a pool have one name.
+        """
         if id(alternative) in self._candidates:
             return self._candidates[id(alternative)]
         candidates: list[CandidateDevice] = []

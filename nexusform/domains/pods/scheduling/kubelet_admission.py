@@ -94,7 +94,7 @@ class NodeNumaCells:
         """Reserve cell resources for a running pod, which kubelet has admitted already."""
         all_cells = tuple(range(len(self._free)))
         for container in pod.aligned_requests:
-            cells = self._select_numa_cells(container)
+            cells = self._select_numa_cells(container)  # None if the real ones cannot be derived: then any cells
             self._allocations.append((pod, self._allocate_from_cells(container, all_cells if cells is None else cells)))
 
     def release(self, pod: PodSpec) -> None:

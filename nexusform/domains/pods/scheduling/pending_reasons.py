@@ -59,15 +59,12 @@ def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
-    keys: Counter[str] = Counter()
-    for node in nodes:
-        taint = taints.find_untolerated_taint(spec, node)
-        if taint is not None:
-            keys[taints.format_taint(taint)] += 1
-    if not keys:
+    first_taints = [taints.find_untolerated_taint(spec, node) for node in nodes]
+    counts = Counter(taints.format_taint(taint) for taint in first_taints if taint is not None)
+    if not counts:
         return ""
-    taint_texts = [f"{key} ({count} {select_word_form(count, 'node')})" for key, count in sorted(keys.items())]
-    return f" Not tolerated: {join_first_texts(taint_texts)}."
+    texts = [f"{taint} ({count} {select_word_form(count, 'node')})" for taint, count in sorted(counts.items())]
+    return f" Not tolerated: {join_first_texts(texts)}."
 
 
 def join_first_texts(texts: Sequence[str]) -> str:

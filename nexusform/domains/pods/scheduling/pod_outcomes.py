@@ -254,7 +254,7 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     if requests.memory:
         maximum = min(maximum, (node.memory - usage.memory) // requests.memory)
     for name, amount in requests.other_resources:
-        if amount and name in node.other_resources:
+        if amount and name in node.other_resources:  # else unknown (ephemeral storage)
             maximum = min(maximum, (node.other_resources[name] - usage.other_resources.get(name, 0)) // amount)
     return maximum
 

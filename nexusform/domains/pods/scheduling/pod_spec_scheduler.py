@@ -362,7 +362,7 @@ class PodSpecScheduler:
         """Return the usage score of the node, -1 if it is rejected."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
         number = self.cache.usage_numbers[node]
-        score = self._score_cache.get(number) if self._has_plain_usage else None
+        score = self._score_cache.get(number) if self._has_plain_usage else None  # equal for equal usage
         if score is None:
             if any(find_rejection(spec, node_record, usage) for _, find_rejection in profile.USAGE_FILTERS):
                 score = -1
@@ -460,7 +460,9 @@ class FeasibleNodesCache:
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the facts for a spec."""
+        """Return the nodes feasible for a spec regardless of other pods, with their points. Results are cached by all
+        the rules read of the spec.
+        """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]
         is_rejected = any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)

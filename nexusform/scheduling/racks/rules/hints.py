@@ -53,7 +53,7 @@ def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
     if not soft_hints:
         return None
     names = usage.layout.rack_name
-    return lambda rack: sum(is_hint_violated(hint, "", names[rack]) for hint in soft_hints)
+    return lambda rack: sum(is_hint_violated(hint, machine="", rack=names[rack]) for hint in soft_hints)
 
 
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
@@ -62,7 +62,7 @@ def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     if not soft_hints:
         return None
     machines = usage.layout.machines
-    return lambda number: sum(is_hint_violated(hint, machines[number].name, "") for hint in soft_hints)
+    return lambda number: sum(is_hint_violated(hint, machines[number].name, rack="") for hint in soft_hints)
 
 
 def _describe_violated_hints(_demand: Demand, count: int) -> str:
