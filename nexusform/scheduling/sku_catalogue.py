@@ -58,11 +58,10 @@ def compute_allocatable_cpus(sku: VmSku) -> int:
     return sku.vcpus - reserved
 
 
-# One row of the published table, in its column order.
 def _build_sku(
     name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]
 ) -> VmSku:
-    """Build a row of the table. Its kind is the fourth letter of its name (NC_G..., NC_P...)."""
+    """Build a SKU of a row of the published table, in its column order. Its kind is the fourth letter of its name."""
     kind = name[3]
     return VmSku(
         name=name,

@@ -26,8 +26,6 @@ from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.vms import Demand, RackSpread
 
 Passes = Callable[[int], bool]
-
-
 OpenKey = tuple[RankingKey, Figure | None]  # None: 0 everywhere
 OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
 

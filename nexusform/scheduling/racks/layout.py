@@ -126,9 +126,8 @@ class FreeCapacity(NamedTuple):
         """Return the capacity with negative figures set to 0."""
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
-        cpus = tuple(max(figure, 0) for figure in self.cpus)
-        memory = tuple(max(figure, 0) for figure in self.memory)
-        vfs = tuple(max(figure, 0) for figure in self.vfs)
+        figures_by_resource = (self.cpus, self.memory, self.vfs)
+        cpus, memory, vfs = (tuple(max(figure, 0) for figure in figures) for figures in figures_by_resource)
         return self._replace(disk=max(self.disk, 0), cpus=cpus, memory=memory, vfs=vfs)
 
 

@@ -194,7 +194,7 @@ class Ledger:
 
     def add(self, record: VmRecord) -> int:
         """Count and record a VM, and return its handle."""
-        if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:
+        if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:  # the first such VM there
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
         self.count(record, 1)
         base = pack_placement_record(record.pool, record.shape)

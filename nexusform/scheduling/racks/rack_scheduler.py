@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -83,7 +84,7 @@ class RackScheduler:
         self._close_session()
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
-            ledger.invalidate_splits()
+            ledger.invalidate_splits()  # to be chosen again
         return RackScheduler(
             self.machines,
             self.spread,
@@ -174,10 +175,10 @@ class RackScheduler:
         key = self._build_count_key(demand)
         if known_counts is not None and key in known_counts:
             return known_counts[key]
-        count = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
+        free_slots = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
         if known_counts is not None and key is not None:
-            known_counts[key] = count
-        return count
+            known_counts[key] = free_slots
+        return free_slots
 
     def _build_count_key(self, demand: Demand) -> Hashable:
         """Return all facts of a demand with an effect on its free slots; None if VMs of its cluster affect them."""
@@ -423,12 +424,11 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     """Count how many VMs like this one fit, by rack number, by placing them until none fits."""
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
-    number = 0
-    while True:
+    for number in count():
         vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
-        answer = scheduler.try_place(replace(demand, vm=vm))
-        if answer is None:
-            return counts
-        _, placement = answer
+        handle_and_placement = scheduler.try_place(replace(demand, vm=vm))
+        if handle_and_placement is None:
+            break
+        _, placement = handle_and_placement
         counts[racks[placement.rack]] += 1
-        number += 1
+    return counts

@@ -1,8 +1,7 @@
-"""Rule types: filters that reject machines or racks with a reason, and keys that rank them.
-
-A rule is a record. It is opened for a demand and the current site, once for all successive VMs of a pool. It then
-answers by the number of a machine or rack, from live numbers. The kind of a filter, and the dependence of a key, define
-how long its answers hold. session.py, the step caches and the counts of free capacity rely on that alone.
+"""Rule types: filters reject machines or racks with a reason, keys rank them. A rule is a record. It is opened for a
+demand and the current site, once for all successive VMs of a pool. It then answers by the number of a machine or rack,
+from live numbers. The kind of a filter, and the dependence of a key, define how long its answers hold. session.py, the
+step caches and the counts of free capacity rely on these alone.
 """
 
 from __future__ import annotations
@@ -82,11 +81,10 @@ def describe_remaining_machines(_demand: Demand, remaining: Interval, before: In
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Common fields of all filters. The name is the name of the rule's file.
-
-    `describe_shortage` explains why no machine is left when this filter rejected the last ones; `binding` is the same
-    in one word, for programs ("" = the name). In an explanation `describe_remaining(demand, remaining, before)` gives
-    the number of remaining machines ("" = not shown), on the line called `line` ("" = the name).
+    """Common fields of all filters. `describe_shortage` explains why no machine is left when this filter rejected the
+    last ones; `binding` is the same in one word, for programs ("" = the name). In an explanation
+    `describe_remaining(demand, remaining, before)` gives the number of remaining machines ("" = not shown), on the line
+    called `line` ("" = the name).
     """
 
     name: str

@@ -113,7 +113,7 @@ class SplitCapacities:
         return number
 
     def list_possible(self) -> list[int]:
-        """Return the possible capacities; with too many splits, an upper and a lower bound."""
+        """Return the possible capacities; without a split a full one, with too many the bounds: full and empty."""
         if self.capacities:
             return self.capacities
         full = self._table.get_full_capacity_number(self._known_capacity)

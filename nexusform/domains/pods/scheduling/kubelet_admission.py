@@ -8,7 +8,7 @@ declared: without it no pod has exclusive CPUs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import AlignedRequests, Node, PodSpec
@@ -119,11 +119,9 @@ class NodeNumaCells:
 
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""
-        capacities = sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)
-        for width in range(1, len(capacities) + 1):
-            if sum(capacities[:width]) >= amount:
-                return width
-        return len(capacities)  # the node is too small
+        totals = list(accumulate(sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)))
+        # All cells if the node is too small.
+        return next((width for width, total in enumerate(totals, 1) if total >= amount), len(totals))
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
         """Allocate the requests of a container from these cells; return the share for its release."""

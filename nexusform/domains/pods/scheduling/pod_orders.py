@@ -127,7 +127,7 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
-    """Return the deciding facts other than times: the pod with the smallest ones is removed first (False before True)."""
+    """Return the deciding facts other than times. The pod with the smallest is removed first (False before True)."""
     condition = pod.condition or _RUNNING
     phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])

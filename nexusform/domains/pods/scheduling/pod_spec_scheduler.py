@@ -157,12 +157,8 @@ class PodSpecScheduler:
 
     def collect_rejections(self) -> dict[int, Rejection]:
         """Return the first rejection of each infeasible node."""
-        rejections: dict[int, Rejection] = {}
-        for node in range(len(self.cache.nodes)):
-            rejection = self.find_rejection(node)
-            if rejection is not None:
-                rejections[node] = rejection
-        return rejections
+        rejections = ((node, self.find_rejection(node)) for node in range(len(self.cache.nodes)))
+        return {node: rejection for node, rejection in rejections if rejection is not None}
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
         """Yield the rejections of a node with its nominated pods, or if there are none, without them."""

@@ -180,10 +180,8 @@ class _PreemptionTrial:
             own_budgets = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
             for at in own_budgets:
                 remaining_evictions[at] -= 1
-            if any(remaining_evictions[at] < 0 for at in own_budgets):
-                violating_pods.append(pod)
-            else:
-                other_pods.append(pod)
+            is_violating = any(remaining_evictions[at] < 0 for at in own_budgets)
+            (violating_pods if is_violating else other_pods).append(pod)
         return violating_pods, other_pods
 
     def _restore_or_remove_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
@@ -244,11 +242,9 @@ def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
     """Count the expected pods under a budget: replicas of workloads, and unmanaged pods. DaemonSets have none."""
-    count = sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
-    for workload in workloads:
-        if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):
-            count += workload.replicas
-    return count
+    scaled_workloads = [workload for workload in workloads if workload.kind != "DaemonSet"]
+    replicas = sum(workload.replicas for workload in scaled_workloads if is_pod_covered(budget, workload.pod))
+    return replicas + sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
 
 
 def find_drain_obstacles(

@@ -110,7 +110,7 @@ class SchedulerCache:
         pairs: set[tuple[str, str]] = set()
         for term in terms:
             if term.selector is None:
-                continue
+                continue  # it selects nothing
             label_pairs = list_alternative_labels(term.selector)
             if label_pairs is None:
                 self._unindexed_term_groups.append(group)
@@ -188,7 +188,7 @@ class SchedulerCache:
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
         if term.selector is None:
-            return []
+            return []  # it selects nothing
         return [g for g in self.select_groups(term.selector) if self._is_namespace_selected(term, g.spec.namespace)]
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:

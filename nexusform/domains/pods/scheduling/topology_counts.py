@@ -263,7 +263,9 @@ class TopologyCounts:
         return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""
+        """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), as read by filters: counters
+        of scores are unchanged.
+        """
         cache, spec = self.cache, other.spec
         if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
             for tally in self.affinity:

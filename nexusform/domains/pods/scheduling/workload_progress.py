@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import count, islice
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -235,16 +236,10 @@ def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
     return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
 
 
-def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, count: int) -> list[int]:
-    """Return the lowest `count` unused numbers from `first` on."""
+def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, missing_count: int) -> list[int]:
+    """Return the lowest unused numbers from `first` on, as many as are missing."""
     used_set = set(used_numbers)
-    unused_numbers: list[int] = []
-    number = first
-    while len(unused_numbers) < count:
-        if number not in used_set:
-            unused_numbers.append(number)
-        number += 1
-    return unused_numbers
+    return list(islice((number for number in count(first) if number not in used_set), missing_count))
 
 
 class _TemplatePods(Struct):

@@ -83,7 +83,7 @@ MACHINE_MEMORY_USED = RankingKey(
 
 
 def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
-    """Build figures: 0 on machines with an extra-large VM of another cluster, else 1."""
+    """Build figures: 0 (preferred) on machines with an extra-large VM of another cluster, else 1; None: all equal."""
     if not demand.sku.extra_large:
         return None
     site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large

@@ -92,7 +92,7 @@ MAX_PLACEMENTS = 200_000
 
 
 def compute_default_runs(vms: int) -> int:
-    """Return the number of repetitions for a plan of this many VMs: 100, less for large plans, or 0."""
+    """Return the number of repetitions for a plan of this many VMs: 100, fewer for large plans, 0 for larger ones."""
     if vms <= 0:
         return 0
     runs = min(MAX_RUNS, MAX_PLACEMENTS // vms)

@@ -68,10 +68,8 @@ def find_device_rejection(pod: PodSpec, node: Node) -> str | None:
 
 def _find_unsatisfied_need(pod: PodSpec, node: Node, reasons: tuple[str, ...]) -> str | None:
     """Return the reason of the first need not satisfied by the node, among needs with these reasons."""
-    for volume in pod.volumes:
-        if volume.reason in reasons and not is_any_term_satisfied(volume.terms, node):
-            return volume.reason
-    return None
+    needs = (need for need in pod.volumes if need.reason in reasons)
+    return next((need.reason for need in needs if not is_any_term_satisfied(need.terms, node)), None)
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
