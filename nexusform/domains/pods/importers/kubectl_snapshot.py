@@ -465,7 +465,7 @@ def _build_pod(
         spec=pod_spec,
         start_time=str(body.get("startTime", "")),
         template=None
-        if body.get("resized")
+        if body.get("resized")  # its resources are no longer those of its template
         else ObservedPodTemplate(
             next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
             parse_containers(root.get_mapping("spec")),

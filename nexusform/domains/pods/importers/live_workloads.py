@@ -92,8 +92,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reference to the controller of an object; {} without one."""
-    owners = list_mappings(metadata, "ownerReferences")
-    return next((owner for owner in owners if owner.get("controller")), {})
+    return next((owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")), {})
 
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:

@@ -269,7 +269,7 @@ def _list_own_counters(
     anti_affinity: dict[int, DomainCounter] = {}
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
-            continue
+            continue  # it is about other pods
         labelled_nodes = [node for node in capacity if tally.domain_by_node[node] >= 0]
         domains = {tally.domain_by_node[node] for node in labelled_nodes}
         if len(domains) == len(labelled_nodes):

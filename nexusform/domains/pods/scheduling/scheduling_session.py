@@ -224,7 +224,7 @@ class SchedulingSession:
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
             self._mark_uncertain_nodes(scheduler, choice)
-        return self._add_tie_uncertainty(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+        return self._add_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
@@ -246,7 +246,7 @@ class SchedulingSession:
         digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
         return self.age + digest[0]
 
-    def _add_tie_uncertainty(
+    def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
@@ -343,7 +343,7 @@ class SchedulingSession:
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
-        return self._add_tie_uncertainty(_build_started_verdict(node, rejection_text, is_certain, 1), scheduler)
+        return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, 1), scheduler)
 
     def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node: it evicts others, or is Pending. Failures are cached for
@@ -354,11 +354,11 @@ class SchedulingSession:
         rejections = scheduler.collect_rejections()
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
-            return self._add_tie_uncertainty(preemption_verdict, scheduler)
+            return self._add_doubt(preemption_verdict, scheduler)
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._add_tie_uncertainty(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
+        verdict = self._add_doubt(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
         if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict

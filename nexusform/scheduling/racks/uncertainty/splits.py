@@ -120,14 +120,10 @@ class CellSplits:
         if not self.legal_splits:
             return None
         if len(self.legal_splits) == 1:
-            return self._find_cells(self.legal_splits[0])
-        return self._find_cells(
+            return self.find_split_cells(self.legal_splits[0])
+        return self.find_split_cells(
             min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken_resources(split)))
         )
-
-    def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in the split; it is one of `legal_splits`."""
-        return self._find_cells(split)
 
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
         """Assign cells to each share in this order (numbers of `shares`), to those with the least free memory if
@@ -137,7 +133,7 @@ class CellSplits:
             return None
         cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
         # The search is bounded; if splits are enumerated there is one.
-        return self._find_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
+        return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
         """Format the resources taken by a split from each cell: `12:56,36:168` are vCPUs and GiB of two cells."""
@@ -146,8 +142,8 @@ class CellSplits:
             for (base_cpus, base_memory), (free_cpus, free_memory) in zip(self._base, split, strict=True)
         )
 
-    def _find_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in one assignment with the result of this split."""
+    def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
+        """Return the cells of each share in one assignment with this result, one of `legal_splits`."""
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]

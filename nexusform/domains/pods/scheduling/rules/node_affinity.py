@@ -44,9 +44,7 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason unless the node satisfies nodeSelector and one required term. Nodes rejected by name have theirs
-    from `find_unnamed_node_rejection`.
-    """
+    """Return a reason unless the node satisfies nodeSelector and one required term, or is excluded by its name."""
     return None if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node) else REASON
 
 
