@@ -233,6 +233,7 @@ class _WorkloadReader(Struct):
         revisions = find_current_revisions(template, live, replica_sets)
         if revisions == () and manifest.kind in _REVISION_KINDS:  # the live template is another one
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
+        # 0: unknown. Other numbers are those before the Deployment was scaled.
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
@@ -432,7 +433,7 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
     percent = _PERCENT.match(_get_amount_text(fields, key, _DEFAULT_SHARE))
     if percent is None:
         fields.report(key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.')
-        return int(rounds_up)  # any valid rollout: one pod of surge
+        return int(rounds_up)  # 1 of surge, 0 unavailable: a valid rollout
     share = replicas * int(percent[1])
     return -(-share // 100) if rounds_up else share // 100
 

@@ -154,7 +154,8 @@ def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     selected = _select_pod_template_fields(template)
     selected.pop("schedulerName", None)  # the API server adds its default
     for section in _CONTAINER_SECTIONS:
-        manifest = Manifest("", "v1", "Pod", "", "", {}, {"containers": selected.pop(section, [])}, 1)
+        body = {"containers": selected.pop(section, [])}
+        manifest = Manifest(group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1)
         selected[section] = parse_containers(Fields(manifest, [], manifest.body))
     return selected
 

@@ -115,7 +115,7 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
         kind, _, cluster_id = owner.partition(":")
-        if kind in _KINDS and cluster_id not in clusters:
+        if kind in _KINDS and cluster_id not in clusters:  # an NKS cluster precedes a VNF of the same id
             clusters[cluster_id] = _build_cluster(cluster_id, by_owner[owner])
     return clusters
 

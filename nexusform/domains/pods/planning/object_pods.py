@@ -60,9 +60,9 @@ class PriorPods(Struct, frozen=True):
                 # A key is `namespace/kind/name`.
                 is_permanent = record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
                 rejection = record.reason or "" if is_permanent else ""
-                pod_spec = _find_pod_spec_in_state(spec, record)
-                number, is_kept = parse_pod_number(key, name), self.is_outside_targets
-                yield record, ExistingPod(key, number, record.node, pod_spec, 0, rejection, record.volumes, is_kept)
+                pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
+                is_kept = self.is_outside_targets
+                yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_kept)
 
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:

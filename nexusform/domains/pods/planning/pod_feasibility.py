@@ -140,8 +140,8 @@ def _count_running(outcomes: Iterable[PodOutcome]) -> int:
 def _can_run(
     workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
 ) -> bool:
-    """Return whether the pods of each of the workloads with these keys may run with enough nodes: they fit an empty
-    node, and pods for their affinity exist.
+    """Return whether the pods of the workloads with these keys may run with enough nodes: they have no scheduling gates
+    and no missing claims, fit an empty node, and pods for their affinity exist.
     """
     nodes = [*inputs.cluster.nodes, *(copy_node(node, 0) for node in list_pool_nodes(cluster).values())]
     return all(

@@ -163,14 +163,14 @@ class PodPhase(PodsByCluster):
             specs = _parse_pod_specs(prior_manifests, self._collect_manifests(cluster_id))
             self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
         object_pods = self._get_object_pods(*key)
-        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:
+        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:  # it is re-created
             self.remove_pods(placement_address, cluster_id)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
         reading = self._read_workloads(object_pods, key)
         self.findings += [(placement_address, finding) for finding in reading.findings]
         object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
-        if not object_pods.outcomes:
+        if not object_pods.outcomes:  # in the first call for these pods
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
         self._import_observed_pods(object_pods, cluster)
@@ -397,11 +397,11 @@ class PodPhase(PodsByCluster):
             cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             rows += [
                 build_pod_row(
-                    owner,
-                    cluster_id,
-                    cluster,
-                    outcome,
-                    object_pods.find_record(outcome),
+                    address=owner,
+                    cluster_id=cluster_id,
+                    cluster=cluster,
+                    outcome=outcome,
+                    record=object_pods.find_record(outcome),
                     keeps_running=address in self._forgotten_addresses,
                 )
                 for outcome in outcomes

@@ -309,7 +309,7 @@ class PodPredictor:
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
         if arrival is None:
             for workload_steps in steps.values():
-                for _ in workload_steps:
+                for _ in workload_steps:  # each step places a pod
                     pass
             return
         arrived_counts = dict.fromkeys(steps, -1)  # -1: not started
@@ -506,7 +506,7 @@ class PodPredictor:
             has_moved = True
             if pod in progress.kept_pods:
                 progress.kept_pods.remove(pod)
-                new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE)
+                new_pod = PodToPlace(pod.number, previous=pod.node, trigger=pod_outcomes.NO_EXECUTE)
                 progress.pods_to_place.append(new_pod)
             else:
                 new_pod = pod_by_number[pod.number]

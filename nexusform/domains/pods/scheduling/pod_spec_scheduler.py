@@ -161,7 +161,9 @@ class PodSpecScheduler:
         return {node: rejection for node, rejection in rejections if rejection is not None}
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield the rejections of a node with its nominated pods, or if there are none, without them."""
+        """Yield the rejections of a node with its nominated pods added; if it is feasible then, those without them, as
+        kube-scheduler requires both.
+        """
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
             version = self.cache.version

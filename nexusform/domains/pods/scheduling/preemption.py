@@ -21,6 +21,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodSpec,
     Workload,
 )
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.kubernetes.matching import is_selected
@@ -208,15 +209,14 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether only some of several equally important pods are victims."""
+    """Return whether only some of several equally important pods of different templates are victims."""
     victim_ids = {id(pod) for pod in victims}
-    outcomes_by_key: dict[tuple[int, int], set[bool]] = {}
-    templates_by_key: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for pod in lower_priority_pods:
-        key = (pod.spec.priority, pod.age)
-        outcomes_by_key.setdefault(key, set()).add(id(pod) in victim_ids)
-        templates_by_key.setdefault(key, set()).add((pod.workload, pod.spec.template))
-    return any(len(outcomes_by_key[key]) > 1 and len(templates_by_key[key]) > 1 for key in outcomes_by_key)
+    for pods in group_by(lower_priority_pods, lambda pod: (pod.spec.priority, pod.age)).values():
+        templates = {(pod.workload, pod.spec.template) for pod in pods}
+        victim_count = sum(id(pod) in victim_ids for pod in pods)
+        if len(templates) > 1 and 0 < victim_count < len(pods):
+            return True
+    return False
 
 
 def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy: int) -> int:

@@ -444,7 +444,7 @@ class SchedulingSession:
         self.has_slow_victims = False
 
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
-        """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
+        """Return whether a choice is certain: one best node of all, and no effect of unknown facts or earlier ties."""
         has_alternatives = len(choice.tied_nodes) > 1 or self._is_search_cut_short(choice)
         if has_alternatives or self._is_choice_undetermined(scheduler, choice):
             return False

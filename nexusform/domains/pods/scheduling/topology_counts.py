@@ -224,6 +224,7 @@ class TopologyCounts:
     ) -> tuple[list[bool], frozenset[int]]:
         """Return whether each node counts for a constraint, and the domains of these nodes; cached by all it reads."""
         spec, cache = self.group.spec, self.cache
+        # Points over hostname are about each node alone, so every node counts.
         counts_nodes = not constraint.is_hard and constraint.topology_key == HOSTNAME
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
         tolerations = spec.tolerations if constraint.honor_taints else None
