@@ -123,10 +123,13 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     if exponent > _MAX_EXPONENT:
         return InvalidQuantity(text, f"exponents above {_MAX_EXPONENT} are not supported")
     number = _Number(
-        -1 if sign == "-" else 1, integer_digits.lstrip("0") or "0", fraction or "", bool(integer_digits or fraction)
+        sign=-1 if sign == "-" else 1,
+        integer_digits=integer_digits.lstrip("0") or "0",
+        fraction=fraction or "",
+        has_digits=bool(integer_digits or fraction),
     )
     result = _parse_small_quantity(number, quantity_format, exponent)
-    if result is None:
+    if result is None:  # too large, too fine, or a binary amount with a fraction
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
     # Kubernetes' quick test of a canonical text; others are formatted anew for output.

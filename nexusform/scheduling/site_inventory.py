@@ -130,7 +130,8 @@ def merge_site_machines(
         slot = (rack.id, machine_entry.machine.slot)
         if slot in described_slots:
             _, first_address = described_slots[slot]
-            conflicts.append(MachineConflict(site_id, machine_entry.machine.name, first_address, address, "slot"))
+            name = machine_entry.machine.name
+            conflicts.append(MachineConflict(site_id, name, first_address, address, attribute="slot"))
             continue
         described_slots[slot] = (machine_entry.machine, address)
     for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
@@ -144,6 +145,6 @@ def merge_site_machines(
                 conflicts.append(MachineConflict(site_id, machine.name, first_source, source))
                 continue
             by_name[machine.name] = (machine, source)
-    sorted_machines = [machine for machine, _ in by_name.values()]
-    sorted_machines.sort(key=lambda machine: (machine.rack, machine.slot, machine.name))
+    site_machines = (machine for machine, _ in by_name.values())
+    sorted_machines = sorted(site_machines, key=lambda machine: (machine.rack, machine.slot, machine.name))
     return tuple(sorted_machines), tuple(conflicts)

@@ -285,8 +285,7 @@ class _FigureCache:
         """Return the figures of one item."""
         figures = self._known.get(item)
         if figures is None:
-            figures = tuple(figure(item) for figure in self._keys)
-            self._known[item] = figures
+            figures = self._known[item] = tuple(figure(item) for figure in self._keys)
         return figures
 
     def find_lowest(self, items: Iterable[int]) -> tuple[int, ...] | None:
@@ -298,9 +297,8 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
     """Return the machines with capacity for the VM in some split of unknown cells, and those with it in all splits."""
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
-        unknown_cells = (
-            ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
-        )  # counted over all splits below
+        # Capacities of unknown cells are counted over all splits below.
+        unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
     counts = {

@@ -219,12 +219,11 @@ class SiteTables(NumberedSite):
 
     def find_splits(self, capacity: int, shares: tuple[Share, ...]) -> SplitCapacities:
         """Return the possible placements of VMs of these shares in the capacity and disk left by all other VMs."""
-        split_capacities = self._split_capacities.get((capacity, shares))
-        if split_capacities is None:
-            split_capacities = self._split_capacities[capacity, shares] = SplitCapacities(
-                self.capacity_table, capacity, shares
-            )
-        return split_capacities
+        key = (capacity, shares)
+        split = self._split_capacities.get(key)
+        if split is None:
+            split = self._split_capacities[key] = SplitCapacities(self.capacity_table, capacity, shares)
+        return split
 
     def add_pool(self, vm: VmName) -> int:
         """Return the number of a VM's pool, adding it if it is new."""

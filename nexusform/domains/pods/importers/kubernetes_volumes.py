@@ -409,13 +409,13 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     if not volume_name:
         return ""  # still to be bound
     volume = storage.volumes.get(volume_name)
-    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):
+    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):  # the volume controller has bound it
         return f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
     if volume is None:
         return UNBOUND if is_observed else ""
     volume_spec = _get_silent_fields(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
-    if reference.data:
+    if reference.data:  # reserved for this claim, or another one
         has_name = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
         is_owner = has_name and _is_same_claim(reference, claim, is_complete=storage.is_complete)
         return "" if is_owner else UNBOUND

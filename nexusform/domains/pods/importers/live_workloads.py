@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 
 LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
@@ -130,11 +131,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
 
 def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[LiveWorkload]]:
     """Return the ReplicaSets by the key of their Deployment."""
-    sets: dict[str, list[LiveWorkload]] = {}
-    for live in workloads:
-        if live.owner:
-            sets.setdefault(live.owner, []).append(live)
-    return sets
+    return group_by((live for live in workloads if live.owner), lambda live: live.owner)
 
 
 def find_current_revisions(

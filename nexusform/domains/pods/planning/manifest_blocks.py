@@ -173,7 +173,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan hub manifests without references to each other, in one queue of pods; return errors of unknown clusters."""
+    """Plan independent hub manifests in one queue of pods. Make those for unknown clusters invalid; return errors."""
     instances: list[Instance] = []
     for block in manifest_blocks:
         expanded = blocks.expand(block, evaluation)

@@ -81,7 +81,9 @@ class ClusterPodCapacity:
     @cached_property
     def _session(self) -> SchedulingSession:
         inputs = self.pods.build_input(self.cluster)
-        return PodPredictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
+        return PodPredictor(
+            inputs.cluster, inputs.existing_pods, workloads=(), seed=inputs.seed, lost_pods=(), removed_workloads=()
+        ).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
         """Compute the largest replica count of the only scalable workload; None without exactly one, or with claims."""

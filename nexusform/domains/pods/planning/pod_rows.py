@@ -176,7 +176,7 @@ def build_pod_row(
     name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
     has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
     scores: dict[str, Any] = {}
-    if outcome.feasible_nodes is not None or outcome.doubt:
+    if outcome.feasible_nodes is not None or outcome.doubt:  # decided by the scheduler, or in doubt
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
         if outcome.doubt and not outcome.is_certain:
             scores |= {"depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
@@ -187,7 +187,7 @@ def build_pod_row(
         action=_ACTIONS[outcome.action],
         source=_build_former_location(cluster, name, outcome, record) if has_source else None,
         target=None if outcome.is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
-        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,
+        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": Failed before, too
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,

@@ -353,7 +353,7 @@ class _AllocationSearch:
             if count == ALL_DEVICES:
                 count = len(self._list_candidates(alternative))
                 if not count:
-                    continue
+                    continue  # all of none is no allocation
             if len(self.uses[claim_index]) + count > _MOST_DEVICES:
                 continue  # too many for one claim
             if self._allocate_devices(claim_index, request_index, alternative, count):
@@ -401,8 +401,8 @@ class _AllocationSearch:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
             for item in pool.slices:
                 for device in item.devices:
-                    is_near = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
-                    if _is_selected(alternative, item, device) and is_near:
+                    is_for_node = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
+                    if _is_selected(alternative, item, device) and is_for_node:
                         candidates.append(CandidateDevice((item.driver, item.pool, device.name), device, item))
         self._candidates[id(alternative)] = candidates
         return candidates

@@ -65,7 +65,7 @@ def run_prediction(
     lost_pods: Collection[tuple[str, int]] = (),
 ) -> None:
     """Run a prediction again. The observer is called for every pod just before its decision."""
-    PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, (), observer).run()
+    PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads=(), observer=observer).run()
 
 
 def evaluate_nodes(

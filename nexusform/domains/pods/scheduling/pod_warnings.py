@@ -75,8 +75,7 @@ def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[
             running_outcomes=running_outcomes,
             claims_by_node=claims_by_node,
         )
-        for rule in _RULES:
-            warnings += rule(context)
+        warnings += chain.from_iterable(rule(context) for rule in _RULES)
     return tuple(warnings)
 
 

@@ -463,7 +463,7 @@ class DaemonRollout:
                 return
             self._remove_pod(pod)
             if pod.node in self._permitted_nodes and not self._workload.admission_error:
-                new_pod = PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED)
+                new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
                 verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
                 self._record_verdict(new_pod, verdict)
                 continue
@@ -487,13 +487,14 @@ class DaemonRollout:
             if self._waiting_count >= maximum:
                 self._progress.is_blocked = True
                 return
-            if self._workload.admission_error:
+            if self._workload.admission_error:  # the old pod stays without a successor
                 self._record_uncreated_pod()
                 continue
             verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:
                 self._remove_pod(pod)
-                self._record_verdict(PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED), verdict)
+                new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
+                self._record_verdict(new_pod, verdict)
             else:
                 self._record_verdict(self._create_waiting_pod(pod), verdict)
 
@@ -570,7 +571,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     ]
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
-        if pod.previous:
+        if pod.previous:  # it loses its node now, and is created again later
             removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
