@@ -1,6 +1,5 @@
-"""Matching and validation of labels, selectors, taints and tolerations, as in Kubernetes.
-
-Selectors are frozen and hashable, so that their results can be cached.
+"""Matching and validation of labels, selectors, taints and tolerations, as in Kubernetes. Selectors are frozen and
+hashable for caches of their results.
 """
 
 from __future__ import annotations
@@ -47,9 +46,8 @@ class NodeSelectorTerm(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """Selector: all pairs and all expressions must match; an empty selector selects everything.
-
-    `match_labels` is sorted by key: create one with `build_label_selector`.
+    """Selector: all pairs and all expressions must match; an empty selector selects everything. `match_labels` is
+    sorted by key: create one with `build_label_selector`.
     """
 
     match_labels: tuple[tuple[str, str], ...] = ()
@@ -71,7 +69,6 @@ class Taint(Struct, frozen=True):
 
 class Toleration(Struct, frozen=True):
     """Toleration of a pod or placement. An empty effect matches all effects, an empty key with Exists every taint.
-
     `seconds`: how long a pod stays after a NoExecute taint is added; None forever.
     """
 
@@ -104,13 +101,13 @@ def is_selected(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 
 def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Check whether one (valid) expression matches; NotIn also matches if the key is absent."""
+    """Check whether one expression matches; NotIn also matches if the key is absent, an unknown operator never."""
     check = _CHECKS.get(requirement.operator)
     return check is not None and check(labels.get(requirement.key), requirement.values)
 
 
 def _is_comparison_met(compare: Callable[[int, int], bool], value: str | None, values: tuple[str, ...]) -> bool:
-    """Evaluate Gt and Lt: whole numbers on both sides, one required value."""
+    """Evaluate Gt or Lt on a label's value; False unless the label and the only required value are whole numbers."""
     if value is None or len(values) != 1:
         return False
     number, bound = _parse_whole_number(value), _parse_whole_number(values[0])
@@ -133,7 +130,7 @@ def _parse_whole_number(text: str) -> int | None:
 
 
 def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
-    """Check whether a pod's toleration matches a taint."""
+    """Check whether a pod's toleration matches a taint. An empty effect or key matches every one."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     if toleration.operator == EXISTS:
@@ -226,6 +223,6 @@ def validate_dns_label(name: str) -> tuple[str, ...]:
 
 
 def _list_problems(text: str, max_length: int, is_valid: bool, rule: str) -> tuple[str, ...]:
-    """List Kubernetes' messages for a text that is too long, or violates its `rule`."""
+    """List Kubernetes' messages for a text: if it is too long, and if it violates its `rule` (not `is_valid`)."""
     too_long = [f"must be no more than {max_length} characters"] if len(text) > max_length else []
     return (*too_long, *([] if is_valid else [rule]))

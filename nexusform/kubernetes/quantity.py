@@ -1,9 +1,6 @@
-"""Kubernetes quantities ("500m", "1.5Gi", "2e3"): parsed, compared, added and formatted as in Kubernetes.
-
-Percentages ("25%") and durations ("1h30m") are at the end.
-
-Source: k8s.io/apimachinery pkg/api/resource. A quantity is never finer than a nano (finer values round away
-from zero) and a binary one never above 2**63 - 1.
+"""Kubernetes quantities ("500m", "1.5Gi", "2e3"): parsed, compared, added and formatted as in Kubernetes. Percentages
+("25%") and durations ("1h30m") are at the end. Source: k8s.io/apimachinery pkg/api/resource. A quantity is never finer
+than a nano (finer values round away from zero) and a binary one never above 2**63 - 1.
 """
 
 from __future__ import annotations
@@ -48,9 +45,8 @@ class InvalidQuantity(Struct, frozen=True):
 
 
 class Quantity(Struct, frozen=True, eq=False):
-    """Exact amount: `unscaled` * 10**`scale`, equal to `nano` thousand-millionths.
-
-    Compared by value: 1Gi equals 1024Mi. `source_text` is the user's text if Kubernetes keeps it as canonical, else "".
+    """Exact amount: `unscaled` * 10**`scale`, equal to `nano` thousand-millionths. Compared by value: 1Gi equals
+    1024Mi. `source_text` is the user's text if Kubernetes keeps it as canonical, else "".
     """
 
     unscaled: int
@@ -84,9 +80,8 @@ class Quantity(Struct, frozen=True, eq=False):
         return _add_quantities(self, other, -1)
 
     def convert_to_float(self) -> float:
-        """Return the double used by KubeFleet's property sorter: digits times a power of ten.
-
-        Not always the nearest double: 0.3 is 3 * 0.1. Beyond the range it is infinite.
+        """Return the double used by KubeFleet's property sorter: digits times a power of ten. It is not always the
+        nearest double: 0.3 is 3 * 0.1. Beyond the range it is infinite.
         """
         base = _convert_to_float(self.unscaled)
         return base if self.scale == 0 else base * _compute_power_of_ten(self.scale)
@@ -128,18 +123,21 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     if exponent > _MAX_EXPONENT:
         return InvalidQuantity(text, f"exponents above {_MAX_EXPONENT} are not supported")
     number = _Number(
-        -1 if sign == "-" else 1, integer_digits.lstrip("0") or "0", fraction or "", bool(integer_digits or fraction)
+        sign=-1 if sign == "-" else 1,
+        integer_digits=integer_digits.lstrip("0") or "0",
+        fraction=fraction or "",
+        has_digits=bool(integer_digits or fraction),
     )
     result = _parse_small_quantity(number, quantity_format, exponent)
-    if result is None:
+    if result is None:  # too large, too fine, or a binary amount with a fraction
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
+    # Kubernetes' quick test of a canonical text; others are formatted anew for output.
     if quantity_format is QuantityFormat.BINARY:
         is_canonical = (abs(unscaled) >> exponent) & 7 != 0
     else:
         digits = number.integer_digits + number.fraction
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    # Kubernetes' quick test of a canonical text; others are formatted anew for output.
     source_text = text if is_canonical else ""
     return Quantity(unscaled, scale, quantity_format, unscaled * int(10 ** (scale - _NANO)), source_text)
 
@@ -206,17 +204,17 @@ def _parse_large_quantity(
     places = exponent - len(number.fraction) - _NANO
     nano = digits * int(10**places) if places >= 0 else _drop_digits_rounding_away(digits, -places)
     unscaled, scale = nano, _NANO
-    if quantity_format is QuantityFormat.BINARY and nano > MAX_INT64 * 10**9:
+    if quantity_format is QuantityFormat.BINARY and nano > MAX_INT64 * 10**9:  # Kubernetes caps binary amounts
         unscaled, scale, nano = MAX_INT64, 0, MAX_INT64 * 10**9
-    if quantity_format is QuantityFormat.BINARY and 0 < nano < 10**9:
+    if quantity_format is QuantityFormat.BINARY and 0 < nano < 10**9:  # below one, it formats them as decimal
         quantity_format = QuantityFormat.DECIMAL
     return Quantity(number.sign * unscaled, scale, quantity_format, number.sign * nano)
 
 
 def _drop_digits_rounding_away(digits: int, places: int) -> int:
-    """Round the digits without their last `places` away from zero."""
+    """Drop the last `places` of the digits (0 or more), and round the rest up."""
     if places > len(str(digits)):
-        return min(digits, 1)
+        return min(digits, 1)  # without the huge power of ten
     return _compute_quotient_rounded_away(digits, int(10**places))
 
 
@@ -244,7 +242,7 @@ def _compute_power_of_ten(exponent: int) -> float:
 
 
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
-    """Add two quantities (sign 1) or subtract them (sign -1), in the format of the first that is not 0."""
+    """Add two quantities (sign 1) or subtract them (sign -1), in the format of the first one unless it is 0."""
     quantity_format = right.format if left.nano == 0 else left.format
     scale = min(left.scale, right.scale)
     unscaled = left.unscaled * int(10 ** (left.scale - scale)) + sign * right.unscaled * int(
@@ -254,13 +252,14 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format without fraction, with the largest exact suffix; small or fractional binary ones as decimal."""
+    """Format without fraction, with the largest exact suffix. Binary amounts below 1024 or with a fraction are
+    formatted as decimal.
+    """
     if quantity.nano == 0:
         return "0"
-    quantity_format = quantity.format
     units, remainder = divmod(abs(quantity.nano), 10**9)
     sign = "-" if quantity.nano < 0 else ""
-    if quantity_format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
+    if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
         suffix_index = 0
         while units >= 1024 and units % 1024 == 0 and suffix_index < len(_BINARY_NAMES) - 1:
             units, suffix_index = units // 1024, suffix_index + 1
@@ -268,7 +267,7 @@ def _format_canonical(quantity: Quantity) -> str:
     amount, exponent = abs(quantity.nano), _NANO
     while amount % 1000 == 0:
         amount, exponent = amount // 1000, exponent + 3
-    if quantity_format is not QuantityFormat.EXPONENT and exponent in _DECIMAL_NAMES:
+    if quantity.format is not QuantityFormat.EXPONENT and exponent in _DECIMAL_NAMES:
         return f"{sign}{amount}{_DECIMAL_NAMES[exponent]}"
     return f"{sign}{amount}e{exponent}" if exponent else f"{sign}{amount}"
 

@@ -1,9 +1,8 @@
-"""Resources a VM offers to pods as a node: its size minus reserved amounts, and devices.
-
-The kernel takes its share before memory is reported: 64 bytes per page of 4 KiB (1/64, the page table) and
-about 128 MiB for its image, firmware and first RAM disk. The sizes printed by published nodes of 3.5 and 7
-GiB agree within 20 MiB. It is inferred. kubelet keeps `memory.available` 100Mi and `nodefs.available` 10 %
-for evictions (kubernetes.io, "Node-pressure Eviction", default hard thresholds).
+"""Resources a VM offers to pods as a node: its size minus reserved amounts, and devices. The kernel takes its share
+before memory is reported: 64 bytes per page of 4 KiB (1/64, the page table) and about 128 MiB for its image, firmware
+and first RAM disk. The sizes printed by published nodes of 3.5 and 7 GiB agree within 20 MiB. It is inferred. kubelet
+keeps `memory.available` 100Mi and `nodefs.available` 10 % for evictions (kubernetes.io, "Node-pressure Eviction",
+default hard thresholds).
 """
 
 from __future__ import annotations
@@ -63,12 +62,10 @@ class Reserve(Struct, frozen=True):
 
 
 class KubeletConfiguration(Struct, frozen=True):
-    """Reserved and offered resources of a node's kubelet, and its NUMA policy.
-
-    `reserved_cpus` are CPU numbers; None = the platform's default. They replace the CPUs of `reserved`
-    (kube-reserved and system-reserved together), as in kubelet. `extended` are further resources by name: one
-    amount per cell of the node, or one for the whole node. `cells` 0 = not declared. `former` nodes keep the
-    figures of the first versions of nexusform, with no memory or storage reserved.
+    """Reserved and offered resources of a node's kubelet, and its NUMA policy. `reserved_cpus` are CPU numbers; None =
+    the platform's default. They replace the CPUs of `reserved` (kube-reserved and system-reserved together), as in
+    kubelet. `extended` are further resources by name: one amount per cell of the node, or one for the whole node.
+    `cells` 0 = not declared.
     """
 
     platform: Platform = Platform.NKS
@@ -106,10 +103,12 @@ def compute_capacity(sku: VmSku) -> NodeSize:
 
 
 def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
-    """Return the resources that pods may request on a node of this SKU; never below 0."""
+    """Return the allocatable resources of a node of this SKU, never below 0: its size less the memory of kernel and
+    hugepages, and the amounts reserved by kubelet.
+    """
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)
-    pages = sum(sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES))
+    pages = sum(sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES))  # bytes
     reserved_memory = compute_kernel_memory(vm_size.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages
     extended = {name: sum(per_cell) for name, per_cell in resources.items()}
     if sku.disk_gib:
@@ -125,8 +124,8 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
 
 def compute_kernel_memory(memory: int) -> int:
     """Return the bytes the kernel takes of this memory before the node registers, in whole MiB."""
-    pages = -(-memory // (_BYTES_PER_KERNEL_BYTE * MIB)) * MIB
-    return pages + _KERNEL_FIXED
+    page_table = -(-memory // (_BYTES_PER_KERNEL_BYTE * MIB)) * MIB
+    return page_table + _KERNEL_FIXED
 
 
 def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dict[str, tuple[int, ...]]:
@@ -135,9 +134,9 @@ def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dic
 
 
 def list_reserved_cpus(sku: VmSku, kubelet: KubeletConfiguration) -> frozenset[int]:
-    """Return the numbers of the CPUs that are never assigned to pods exclusively."""
+    """Return the numbers of the CPUs never assigned to pods exclusively."""
     if kubelet.reserved_cpus is not None:
         return kubelet.reserved_cpus
     if kubelet.platform is Platform.KUBEADM:
-        return frozenset()
+        return frozenset()  # kubeadm reserves none, NKS two on most SKUs
     return frozenset(range(sku.vcpus - compute_allocatable_cpus(sku)))

@@ -45,14 +45,14 @@ def is_action_pending(attributes: Mapping[str, Any]) -> bool:
 
 
 def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> dict[str, Any]:
-    """Return the observed facts of a machine after a successful action, from those `before`. A machine is on,
-    ready and provisioned after all actions but Cordon and PowerOff; a cordon stays.
+    """Return the observed facts of a machine after a successful action at a `time`, from those `before`. A machine is
+    on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and its owner stay.
     """
     facts = {name: before.get(name) or value for name, value in _IN_SERVICE.items()}
     owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
     if action == CORDON:
         facts["cordon_status"] = "Cordoned"
-        owner, is_by_action = owner or "nexusform", is_by_action or owner is None
+        owner, is_by_action = owner or "nexusform", is_by_action or owner is None  # the first cordon counts
     elif ACTION_KINDS[action].leaves_off:
         facts |= {"power_state": "Off", "ready_state": "False"}
     else:

@@ -10,10 +10,8 @@ class ObjectLocation(Struct, frozen=True):
 
 
 class Rejection(Struct, frozen=True):
-    """One candidate rejected by a rule.
-
-    `candidate` is a machine, cluster or node name, `rule` the name of the rule ("fits"), and `reason`
-    a sentence for people.
+    """One candidate rejected by a rule. `candidate` is a machine, cluster or node name, `rule` the name of the rule
+    ("fits"), and `reason` a sentence for people.
     """
 
     candidate: str
@@ -22,11 +20,10 @@ class Rejection(Struct, frozen=True):
 
 
 class PlacementCertainty(Struct, frozen=True):
-    """Shares (0..1) of the repeated runs in which the object has this rack and this machine.
-
-    `rack_count`: the share in which the rack holds the same number of VMs of its pool. `tied` gives, for the
-    same three, the number of different results. `measured` are the three shares before a reduction by the
-    accuracy of earlier predictions; None without a reduction.
+    """Shares (0..1) of the repeated runs with this rack and this machine of the object. `rack_count`: the share of runs
+    with the same number of VMs of its pool on the rack. `tied` gives, for the same three, the number of different
+    results. `measured` are the three shares before a reduction by the accuracy of earlier predictions; None without a
+    reduction.
     """
 
     rack: float

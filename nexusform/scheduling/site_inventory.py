@@ -1,7 +1,5 @@
-"""Inventory of a plan: sites, racks, machines and SKUs.
-
-Resource types add their entries; the planner builds one scheduler per site. A machine is identified by (site,
-name), whichever resource describes it.
+"""Inventory of a plan: sites, racks, machines and SKUs. Resource types add their entries; the planner builds one
+scheduler per site. A machine is identified by (site, name), whichever resource describes it.
 """
 
 from __future__ import annotations
@@ -19,11 +17,9 @@ OBSERVED_KEY: Final = "observed"
 
 
 class MachineUpgradeStrategy(Struct, frozen=True):
-    """Upgrade strategy of a site's machines.
-
-    `pauses`: the platform waits for confirmation after each rack. `max_unavailable`: machines of a rack down
-    at once (None: all). `threshold`: the number or percentage of a rack's machines that must be ready again
-    before the upgrade continues (None: unknown). `wait_minutes`: the wait after each rack.
+    """Upgrade strategy of a site's machines. `pauses`: the platform waits for confirmation after each rack.
+    `max_unavailable`: machines of a rack down at once (None: all). `threshold`: the number or percentage of a rack's
+    machines to be ready again before the upgrade continues (None: unknown). `wait_minutes`: the wait after each rack.
     """
 
     pauses: bool = False
@@ -57,9 +53,8 @@ class InventoryRack(Struct, frozen=True):
 
 
 class OccupiedCapacity(Struct, frozen=True):
-    """Capacity of a machine used by a VM outside nexusform.
-
-    `cells` is the number of cells it spans; `cell_numbers` () = unknown. `record` as in VmSku.
+    """Capacity of a machine used by a VM outside nexusform. `cells` is the number of cells it spans; `cell_numbers` ()
+    = unknown. `record` as in VmSku.
     """
 
     machine: str
@@ -82,11 +77,10 @@ class InventoryMachine(Struct, frozen=True):
 
 
 class PlanInventory(Struct):
-    """Entries of phases 1 to 3 of a plan, by the address (text) of the resource that declares them.
-
-    `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so that
-    duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on machines of
-    a site (by its id) that match no resource. `pending_actions` are ids of machines with a pending action.
+    """Sites, racks, machines and SKUs of a plan (its phases 1 to 3), by the address (text) of their resource.
+    `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so duplicates and
+    references are found at once. `unmanaged` are the VMs observed by a provider on machines of a site (by its id)
+    without a resource. `pending_actions` are ids of machines with a pending action.
     """
 
     sites: dict[str, SiteSettings] = field(default_factory=dict)
@@ -120,9 +114,9 @@ class MachineConflict(Struct, frozen=True):
 def merge_site_machines(
     site_id: str, racks: Iterable[InventoryRack], machines: Mapping[str, InventoryMachine]
 ) -> tuple[tuple[Machine, ...], tuple[MachineConflict, ...]]:
-    """Return the machines of one site in order of rack name, slot and name, and the conflicts among them.
-
-    `machines` are the separately described ones by address.
+    """Return the machines of one site in order of rack name, slot and name, and the conflicts among them. `machines`
+    are the separately described ones by address; each replaces the machine of its rack in the same slot. Of conflicting
+    machines the first counts.
     """
     racks_of_site = {rack.id: rack for rack in racks if rack.site_id == site_id}
     # Each machine with its source: its own resource (an address) or its rack (an id).
@@ -132,11 +126,12 @@ def merge_site_machines(
     for address, machine_entry in sorted(machines.items()):
         rack = racks_of_site.get(machine_entry.rack_id)
         if rack is None:
-            continue
+            continue  # its rack is not on this site
         slot = (rack.id, machine_entry.machine.slot)
         if slot in described_slots:
             _, first_address = described_slots[slot]
-            conflicts.append(MachineConflict(site_id, machine_entry.machine.name, first_address, address, "slot"))
+            name = machine_entry.machine.name
+            conflicts.append(MachineConflict(site_id, name, first_address, address, attribute="slot"))
             continue
         described_slots[slot] = (machine_entry.machine, address)
     for rack in sorted(racks_of_site.values(), key=lambda r: r.name):
@@ -150,6 +145,6 @@ def merge_site_machines(
                 conflicts.append(MachineConflict(site_id, machine.name, first_source, source))
                 continue
             by_name[machine.name] = (machine, source)
-    sorted_machines = [machine for machine, _ in by_name.values()]
-    sorted_machines.sort(key=lambda machine: (machine.rack, machine.slot, machine.name))
+    site_machines = (machine for machine, _ in by_name.values())
+    sorted_machines = sorted(site_machines, key=lambda machine: (machine.rack, machine.slot, machine.name))
     return tuple(sorted_machines), tuple(conflicts)

@@ -1,6 +1,5 @@
-"""VM SKUs and machine SKUs published for Operator Nexus, as data, by catalogue version.
-
-A new version is a new entry in CATALOGUES. Never change an old entry, because states refer to it by name.
+"""VM SKUs and machine SKUs published for Operator Nexus, as data, by catalogue version. A new version is a new entry in
+CATALOGUES. Never change an old entry, because states refer to it by name.
 """
 
 from __future__ import annotations
@@ -44,26 +43,25 @@ RESERVED_CPUS = 2
 
 
 def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
-    """Return the SKU that is hardest to place: by memory per cell, then by total size. None for no SKU."""
+    """Return the SKU hardest to place: by memory per cell, then by total size. None for no SKU."""
     return max(skus, key=compute_size_key, default=None)
 
 
 def compute_size_key(sku: VmSku) -> tuple[float, float, int, str]:
-    """Return the sort key that orders SKUs by placement difficulty, hardest last."""
+    """Return the sort key of SKUs by placement difficulty, hardest last."""
     return sku.memory_in_cell, sku.memory_gib, sku.host_vcpus, sku.name
 
 
 def compute_allocatable_cpus(sku: VmSku) -> int:
-    """Return the number of vCPUs of a node that pods may request."""
+    """Return the number of vCPUs of a node for pods: the smallest SKUs reserve none for the kubelet."""
     reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
     return sku.vcpus - reserved
 
 
-# One row of the published table, in its column order.
 def _build_sku(
     name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]
 ) -> VmSku:
-    """Build a row of the table. Its kind is the fourth letter of its name (NC_G..., NC_P...)."""
+    """Build a SKU of a row of the published table, in its column order. Its kind is the fourth letter of its name."""
     kind = name[3]
     return VmSku(
         name=name,

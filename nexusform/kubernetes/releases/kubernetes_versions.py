@@ -95,14 +95,14 @@ class VersionStep(StrEnum):
 
 
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
-    """Determine the kind of a change from a running version. A part left out of `end` stays as it is."""
+    """Determine the kind of a change from a running version. A patch or bundle left out of `end` stays as it is."""
     if (end.major, end.minor) < (start.major, start.minor):
         return VersionStep.DOWNGRADE
     if end.major > start.major or end.minor - start.minor > 1:
         return VersionStep.SKIPPING
     if end.minor > start.minor:
         return VersionStep.UPGRADE
-    if -1 in (start.patch, end.patch) or start.patch == end.patch:
+    if -1 in (start.patch, end.patch) or start.patch == end.patch:  # -1: unknown or left out
         is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
         return VersionStep.NONE if is_same else VersionStep.UPGRADE
     return VersionStep.DOWNGRADE if end.patch < start.patch else VersionStep.UPGRADE
@@ -134,9 +134,9 @@ class VersionRejection(Struct, frozen=True):
 def find_upgrade_hops(
     cluster: str, current: str, target: str, offers: OfferedVersions, today: str
 ) -> tuple[KubernetesVersion, ...] | VersionRejection:
-    """Find the hops of a cluster to a version, () if it already runs this version, or the reason against the change.
-    Plans and `simulate kubernetes-upgrade` both call this. `today` is RFC 3339 ("": ends of availability are not
-    checked).
+    """Return the versions to install one after the other on a cluster to reach `target`, () if it already runs this
+    version, or the reason against the change. Plans and `simulate kubernetes-upgrade` both use it. `today` is RFC 3339
+    ("": ends of availability are not checked).
     """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
@@ -155,8 +155,8 @@ def find_upgrade_hops(
     if availability is not None and availability.is_past:
         return VersionRejection(ABANDONED, describe_abandoned_cluster(cluster, current, availability))
     hops = list_upgrade_hops(start, end, offers)
-    missing = _explain_missing_offer(current, hops, offers)
-    return VersionRejection("no-such-upgrade", missing) if missing else hops
+    obstacle = _explain_missing_offer(current, hops, offers)
+    return VersionRejection("no-such-upgrade", obstacle) if obstacle else hops
 
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
@@ -174,8 +174,8 @@ def explain_skipped_versions(current: str, target: str, hops: Sequence[Kubernete
 def list_upgrade_hops(
     start: KubernetesVersion, end: KubernetesVersion, offers: OfferedVersions | None = None
 ) -> tuple[KubernetesVersion, ...]:
-    """List the versions from `start` (exclusive) to `end`; no minor version is skipped. Hops between lead to
-    the newest offered version of their minor version, if known.
+    """List the versions from `start` (exclusive) to `end`; no minor version is skipped. The versions between are the
+    newest offered ones of their minor version, if known.
     """
     minors = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     between = [
@@ -252,11 +252,11 @@ def find_availability_end(
         return _build_availability_end(max(known_dates), today)
     listed = [(parsed.major, parsed.minor) for _, parsed in _parse_versions(versions or ())]
     if listed and (version.major, version.minor) < min(listed):
-        return VersionAvailabilityEnd("", -1)  # the catalogue has dropped the version: past
-    built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
+        return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version: past
+    published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:
-        built_in = min(_END_OF_EXTENDED_AVAILABILITY.values())  # earlier versions ended even before
-    return _build_availability_end(built_in, today) if built_in else None
+        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # earlier versions ended even before
+    return _build_availability_end(published_end, today) if published_end else None
 
 
 def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
@@ -279,7 +279,7 @@ def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabil
 
 
 def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
-    """Return True if the bundles are likely to fail the upgrade because of etcd."""
+    """Return True if the version bundles are likely to fail the upgrade because of etcd; False if one is unknown."""
     if not start.bundle or not end.bundle:
         return False
     return _parse_bundle_release(start) <= _LAST_WITH_OLD_ETCD and _parse_bundle_release(end) >= _FIRST_WITH_NEW_ETCD

@@ -1,11 +1,8 @@
-"""Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys.
-
-A ranking is an ascending list of whole numbers `key << INDEX_BITS | item`; a lower key is preferred. It is
-neutral: its keys are those of a demand of a cluster without a VM on the site, so that all pools share it. A
-machine or rack with changed VMs is doubtful, and ranked again at the next use.
-
-During the placement of one pool (a session), items with VMs of its cluster or pool may have other figures
-(rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
+"""Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys. A ranking is an ascending
+list of whole numbers `key << INDEX_BITS | item`; a lower key is preferred. It is neutral: its keys are those of a
+demand of a cluster without a VM on the site, so all pools share it. A machine or rack with changed VMs is doubtful, and
+ranked again at the next use. During the placement of one pool (a session), items with VMs of its cluster or pool may
+have other figures (rule.KeyDependence). They wait in a heap of the session under the pool's own keys.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, RackSpr
 
 INDEX_BITS = 28
 INDEX_MASK = (1 << INDEX_BITS) - 1
-OWN = -1  # the front is, at least in part, from the session's own heap
+OWN = -1  # in place of a neutral key: the front is, at least in part, from the session's own heap
 FEW = 8  # so many entries are inserted one by one; more are sorted in
 
 
@@ -45,7 +42,7 @@ class NeutralRanking:
 
     def list_entries(self) -> list[int]:
         """Return all current entries; a session takes them off the front and returns them later."""
-        if self.doubtful:
+        if self.doubtful:  # rank items with changed VMs again
             doubtful = self.doubtful & self._items
             self.doubtful = set()
             self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in doubtful]
@@ -66,10 +63,8 @@ class NeutralKeys(NamedTuple):
 
 
 class CandidateQueues:
-    """Rankings of one scheduler, each created at first use.
-
-    One ranking of its racks for each set of rack filter inputs and active keys; one of each rack's open
-    machines for each set of active keys. Also records the racks that are full for a SKU.
+    """Rankings of one scheduler, each created at first use: one of its racks for each set of rack filter inputs and
+    active keys; one of each rack's open machines for each set of active keys. Also records the full racks of each SKU.
     """
 
     __slots__ = ("_full_racks", "_machines", "_machines_of", "_neutral_keys", "_neutral_usage", "_racks", "ledger")
@@ -84,22 +79,19 @@ class CandidateQueues:
         self._full_racks: dict[int, set[int]] = {}
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
-        """Return the neutral keys that apply to the demand: the same for its SKU and constraints."""
+        """Return the neutral keys for a demand, as without VMs of its cluster: the same for its SKU and constraints."""
         key = (self.ledger.site.get_shape(demand.sku).number, demand.constraints)
         keys = self._neutral_keys.get(key)
         if keys is None:
+            profile, usage = self.ledger.site.profile, self._neutral_usage
             keys = self._neutral_keys[key] = NeutralKeys(
-                demand_rules.prepare_packed_sort_keys(
-                    self.ledger.site.profile.rack_keys[spread], self._neutral_usage, demand
-                ),
-                demand_rules.prepare_packed_sort_keys(
-                    self.ledger.site.profile.machine_keys, self._neutral_usage, demand
-                ),
+                rack_keys=demand_rules.prepare_packed_sort_keys(profile.rack_keys[spread], usage, demand),
+                machine_keys=demand_rules.prepare_packed_sort_keys(profile.machine_keys, usage, demand),
             )
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Return the racks that pass these filters, full or not, by neutral keys."""
+        """Return the racks passing these filters, full or not, by neutral keys."""
         name = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
         ranking = self._racks.get(name)
         if ranking is None:
@@ -120,7 +112,7 @@ class CandidateQueues:
         return ranking
 
     def get_full_racks(self, shape: VmShape) -> set[int]:
-        """Return the racks without capacity for the SKU, as a set to be extended."""
+        """Return the racks without capacity for the SKU, as a live set: callers add racks to it."""
         return self._full_racks.setdefault(shape.number, set())
 
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
@@ -185,22 +177,21 @@ class CandidateQueue:
         self._counted = counted
 
     def push(self, item: int) -> None:
-        """Rank an item with VMs of the demand's cluster or pool, or with a new one.
-
-        Whether it still fits the demand is checked when it reaches the front.
+        """Rank an item with VMs of the demand's cluster or pool, or with a new one, under its own key. It is checked
+        again at the front.
         """
-        if self._key != OWN:
+        if self._key != OWN:  # the item leaves its neutral group
             self._removed.append(item)
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def reject(self, item: int) -> None:
-        """Record that an item taken off the front does not fit the demand."""
+        """Record an item taken off the front without capacity for the demand: it is out until the session ends."""
         if self._key != OWN:
             self._removed.append(item)
         self._rejected.append(item)
 
     def list_tied_items(self) -> list[int]:
-        """Return the items that tie for the next VM; empty if none remains."""
+        """Return the tied items for the next VM (the lowest key), as a live list; empty if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
             # Without an own key lower than that of the next neutral group, take that group.
@@ -236,7 +227,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Finish the group: its items that were not removed were skipped."""
+        """Finish the group of the front: its items not removed were skipped, as they do not fit the demand."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
@@ -268,7 +259,7 @@ class CandidateQueue:
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]
         changed += self._rejected
-        if self._key == OWN:
+        if self._key == OWN:  # the front is from the own heap
             changed += self.front
         # The group of the front stays in place, except for its removed items.
         for item in self._removed:

@@ -1,7 +1,6 @@
-"""Rules of the profile opened for one demand, and placement by a scan of every machine (`choose_placement`).
-
-The scan is for demands with a machine of last resort, and for demands with a rule that breaks its promise
-(rule.py). Explanations and shortages are built from it. Its time is proportional to the number of machines.
+"""Rules of the profile opened for one demand, and placement by a scan of every machine (`choose_placement`). The scan
+is for demands with a machine of last resort, and for demands with a rule without the promises of rule.py. Explanations
+and shortages are built from it. Its time is proportional to the number of machines.
 """
 
 from __future__ import annotations
@@ -27,16 +26,13 @@ from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.vms import Demand, RackSpread
 
 Passes = Callable[[int], bool]
-
-
 OpenKey = tuple[RankingKey, Figure | None]  # None: 0 everywhere
 OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
 
 
 class PackedSortKeys(NamedTuple):
-    """Keys in one whole number, the first in the highest bits.
-
-    `dependence` is the widest of theirs; `active_keys` has one bit per key, set if the key applies to the demand.
+    """Keys in one whole number, the first in the highest bits. `dependence` is the widest of all keys; `active_keys`
+    has one bit per key, set if the key applies to the demand.
     """
 
     figure: Figure
@@ -44,20 +40,20 @@ class PackedSortKeys(NamedTuple):
     active_keys: int
 
     def select_counts(self, cluster: VmCounts, pool: VmCounts) -> VmCounts:
-        """Return the counts of the items on which these keys may differ from the neutral ones."""
+        """Return the VM counts of the items with possible differences between these keys and the neutral ones."""
         if self.dependence is KeyDependence.NONE:
             return NO_COUNTS
         return pool if self.dependence is KeyDependence.POOL else cluster
 
 
 def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
-    """Open the keys for a demand."""
+    """Return the keys with their figures by item number for a demand, None for figures of 0 everywhere."""
     opened_keys = [(key, key.build_figures(usage, demand)) for key in keys]
     return [(key, None if figures is None else _convert_figures(figures)) for key, figures in opened_keys]
 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
-    """Open the keys and pack them into one whole number, so that numbers compare as the keys do."""
+    """Open the keys for a demand and pack them into one whole number: numbers compare like the keys."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
     active_keys = 0
@@ -67,7 +63,7 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
         active_keys <<= 1
         if shifts:
             shifts[-1] += key.bits
-        if figures is not None and figures is not NO_COUNTS:
+        if figures is not None and figures is not NO_COUNTS:  # not 0 everywhere
             active_keys |= 1
             columns.append(figures)
             shifts.append(0)
@@ -104,7 +100,9 @@ def _combine_two_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
 
 
 def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
-    """Open the demand and count filters that apply to this demand, in profile order."""
+    """Return the demand and count filters for this demand, each with its check, in profile order. Filters without an
+    effect on the demand are left out.
+    """
     opened_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
         if isinstance(rule, DemandFilter):
@@ -118,7 +116,7 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
 
 
 def is_rack_selection(rule: Filter) -> bool:
-    """Check whether the filter selects, once and for all, the racks allowed by the demand."""
+    """Return whether the filter selects the racks allowed by the demand, independent of VMs."""
     return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
 
@@ -188,15 +186,14 @@ class DemandRules:
         self.machine_keys = prepare_packed_sort_keys(profile.machine_keys, usage, demand)
 
     def may_use_session(self) -> bool:
-        """Check whether all of them promise the conditions of a session (CountFilter, KeyDependence)."""
-        for rule, _ in self.filters:
-            if isinstance(rule, CountFilter) and not rule.is_monotonic:
-                return False
+        """Check whether all rules promise the conditions of a session (see CountFilter and KeyDependence)."""
+        if any(isinstance(rule, CountFilter) and not rule.is_monotonic for rule, _ in self.filters):
+            return False
         return max(self.rack_keys.dependence, self.machine_keys.dependence) is not KeyDependence.UNBOUNDED
 
 
 def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
-    """Split into filters that select the racks, checks of other racks, and checks of machines."""
+    """Return the filters selecting racks once and for all, the checks of other rack filters, and those of machines."""
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
     machine_checks: list[RejectionCheck] = []
@@ -214,7 +211,7 @@ def build_filter_key(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
 
 
 def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
-    """Build a function that checks whether no filter rejects an item; None without filters."""
+    """Build a function to check whether no filter rejects an item; None without filters."""
     if not checks:
         return None
     return lambda item: all(find_rejection(item) is None for find_rejection in checks)
@@ -237,7 +234,9 @@ def choose_placement(
     is_sample: bool = False,
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
-    """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` gets the tied machines."""
+    """Choose the placement of the VM by a scan of all machines; None if nothing fits. Counts nothing. A sample draws
+    among ties at random, else the lowest digest wins. `tied_for_pool` gets the tied machines.
+    """
     site = ledger.site
     passing = list(range(len(site.machines)))
     for _, find_rejection in list_rejecting_checks(ledger, demand):
@@ -247,7 +246,7 @@ def choose_placement(
         return None
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
-    if site.profile.weigh is not None:
+    if site.profile.weigh is not None:  # racks do not matter
         tied_machines = select_heaviest_machines(ledger, demand, passing)
     else:
         rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
@@ -292,7 +291,9 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
-    """Return the tied machines: the heaviest ones, as many as the profile's subset, or more of equal weight."""
+    """Return the tied machines by number: the heaviest ones, as many as `subset_size` of the profile, and any others of
+    the same weight as the last of these.
+    """
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)
     if not ranked:
@@ -306,11 +307,11 @@ def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
     empty = site.capacity_table.get_capacity(site.start_capacities[machine])
     free = site.capacity_table.get_capacity(ledger.capacities[machine])
     return MachineLoad(
-        site.machines[machine],
-        sum(empty.cpus) - sum(free.cpus),  # used vCPUs
-        ledger.memory[machine],
-        empty.disk - free.disk,  # used GiB
-        ledger.machine_vms.get(machine, 0),
-        ledger.new_vms.get(machine, 0),
-        free.records,
+        machine=site.machines[machine],
+        vcpus=sum(empty.cpus) - sum(free.cpus),
+        memory_mib=ledger.memory[machine],
+        disk_gib=empty.disk - free.disk,
+        vms=ledger.machine_vms.get(machine, 0),
+        new_vms=ledger.new_vms.get(machine, 0),
+        records=free.records,
     )

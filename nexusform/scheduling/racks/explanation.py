@@ -1,7 +1,5 @@
-"""Explanations of placements and shortages, rule by rule: rejected machines with reasons, and the ranking of
-the others.
-
-Uses the same opened rules as placement, and adds only text.
+"""Explanations of placements and shortages, rule by rule: rejected machines with reasons, and the ranking of the
+others. Uses the same opened rules as placement, and adds only text.
 """
 
 from __future__ import annotations
@@ -59,9 +57,8 @@ class _ShortageContext:
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
-    """Evaluate the filters again and return the one that rejected the last machines.
-
-    Rack filters of the demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
+    """Evaluate the filters again and return the reason of the one rejecting the last machines. Rack filters of the
+    demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
     filters = list(demand_rules.list_rejecting_checks(ledger, demand))
@@ -83,7 +80,9 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
 def _find_exhausting_filter(
     context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck]]
 ) -> NoFitReason | None:
-    """Return the shortage of the first filter that leaves no machine; filters apply one after another."""
+    """Return the shortage of the first filter without a remaining machine, None if some machine passes all. The filters
+    apply one after another, and reduce `context.machines`.
+    """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
         if not passing:
@@ -96,10 +95,9 @@ _LAST_RESORT = "last_resort"
 
 
 class FilterCount(Struct, frozen=True):
-    """Number of machines that pass a filter (its rule's name).
-
-    With unknown cells, `machines` are those in the sampled split, and `interval` covers every legal one. `text` is for
-    people ("" = not shown), on the line called `line`; filters that share a line follow one another.
+    """Number of machines passing a filter (its rule's name). With unknown cells, `machines` are those in the chosen
+    split, and `interval` covers all splits. `text` is for people ("" = not shown), on the line called `line`; filters
+    with a common line follow one another.
     """
 
     rule: str
@@ -118,12 +116,10 @@ class RankedCandidate(Struct, frozen=True):
 
 
 class DecisionExplanation(Struct, frozen=True):
-    """One decision, step by step.
-
-    `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are ranked best first; those that
-    tie with the best have a digest. `fitting_cells` are the cells of the chosen machine in the order of step 5, none if
-    the cells of its VMs are unknown. `rejections` name every machine rejected by a filter, `rack_machines` all those of
-    the chosen rack. Without a candidate `placement` is None, and the rankings are empty.
+    """One decision, step by step. `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are
+    ranked best first; those tied with the best have a digest. `fitting_cells` are the cells of the chosen machine, best
+    first, none if the cells of its VMs are unknown. `rejections` name every machine rejected by a filter,
+    `rack_machines` all those of the chosen rack. Without a candidate `placement` is None, and the rankings are empty.
     """
 
     demand: Demand
@@ -139,12 +135,12 @@ class DecisionExplanation(Struct, frozen=True):
 
     @property
     def tied_racks(self) -> tuple[RankedCandidate, ...]:
-        """Racks among which the tie-break chose; empty without a tie."""
+        """Racks tied for the choice; empty without a tie."""
         return tuple(rack for rack in self.racks if rack.digest)
 
     @property
     def tied_machines(self) -> tuple[RankedCandidate, ...]:
-        """Machines among which the tie-break chose; empty without a tie."""
+        """Machines tied for the choice; empty without a tie."""
         return tuple(machine for machine in self.machines if machine.digest)
 
 
@@ -154,7 +150,7 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     candidates, filters, rejections = _apply_filters(ledger, demand)
     explanation = DecisionExplanation(demand, seed, len(site.machines), filters, rejections)
     if not candidates:
-        return explanation
+        return explanation  # without a placement
     if site.profile.weigh is not None:
         racks, machines = _rank_by_weight(ledger, demand, candidates, seed)
     else:
@@ -164,7 +160,7 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
         Share.compute(demand.sku), site.capacity_table.get_free_capacity(ledger.capacities[chosen])
     )
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
-    if chosen in ledger.unknown_cells:
+    if chosen in ledger.unknown_cells:  # cells of a chosen split are only assumed
         fitting_cells, cells = [], ()
     placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
     return replace(
@@ -215,10 +211,8 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
 
 
 class TiedMachines(Struct, frozen=True):
-    """Names of the machines among which only samples decide: the best ones of every best rack, none if nothing fits.
-
-    `in_some_splits` are best in at least one legal split of the machines with VMs on unknown cells, `in_all_splits` in
-    every one.
+    """Names of the tied machines, for the random choice: the best ones of every best rack, none if nothing fits.
+    `in_some_splits` are best in at least one split (possible cells of VMs in unknown cells), `in_all_splits` in all.
     """
 
     in_some_splits: frozenset[str]
@@ -226,10 +220,9 @@ class TiedMachines(Struct, frozen=True):
 
 
 class MachineRanking:
-    """Ranking of all machines for one VM on the current site, computed once, with optional exclusions.
-
-    Excluded machines (cordons) are rejected, and rank nothing. The splits of machines are independent. A
-    machine is best in some of them if it fits in one, and every better machine fails to fit in another.
+    """Ranking of all machines for one VM on the current site, computed once, with optional exclusions. Excluded
+    machines (cordons) are rejected, and rank nothing. The splits of machines are independent. A machine is best in some
+    of them if it fits in one, and every better machine fails to fit in another.
     """
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
@@ -244,7 +237,7 @@ class MachineRanking:
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
         """Return the best machines except the excluded ones."""
         fitting = self._remove_excluded_machines(self._fitting, excluded)
-        if len(self._always_fitting) == len(self._fitting):
+        if len(self._always_fitting) == len(self._fitting):  # no machine depends on its split
             best = self._select_first(fitting, fitting)
             return TiedMachines(best, best)
         always_fitting = self._remove_excluded_machines(self._always_fitting, excluded)
@@ -255,23 +248,23 @@ class MachineRanking:
         return [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
-        """Return the names of the candidates that no rival outranks."""
-        if self._site.profile.weigh is not None:
+        """Return the names of the candidates not outranked by any rival: in a best rack, and best there."""
+        if self._site.profile.weigh is not None:  # weighers ignore splits
             heaviest = select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         by_rack: dict[int, list[int]] = {}
         for machine in rivals:
             by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
         lowest_rack_figures = self._racks.find_lowest(by_rack)
-        lowest_figures: dict[int, tuple[int, ...] | None] = {}
+        lowest_machine_figures: dict[int, tuple[int, ...] | None] = {}
         first_machines: set[str] = set()
         for machine in candidates:
-            number = self._site.rack_by_machine[machine]
-            if not _is_ranked_first(self._racks.compute(number), lowest_rack_figures):
+            rack = self._site.rack_by_machine[machine]
+            if not _is_ranked_first(self._racks.compute(rack), lowest_rack_figures):
                 continue
-            if number not in lowest_figures:
-                lowest_figures[number] = self._machines.find_lowest(by_rack.get(number, ()))
-            if _is_ranked_first(self._machines.compute(machine), lowest_figures[number]):
+            if rack not in lowest_machine_figures:
+                lowest_machine_figures[rack] = self._machines.find_lowest(by_rack.get(rack, ()))
+            if _is_ranked_first(self._machines.compute(machine), lowest_machine_figures[rack]):
                 first_machines.add(self._site.machines[machine].name)
         return frozenset(first_machines)
 
@@ -292,8 +285,7 @@ class _FigureCache:
         """Return the figures of one item."""
         figures = self._known.get(item)
         if figures is None:
-            figures = tuple(figure(item) for figure in self._keys)
-            self._known[item] = figures
+            figures = self._known[item] = tuple(figure(item) for figure in self._keys)
         return figures
 
     def find_lowest(self, items: Iterable[int]) -> tuple[int, ...] | None:
@@ -302,9 +294,10 @@ class _FigureCache:
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """Return the machines that fit the VM in some legal split, and those that fit it in all."""
+    """Return the machines with capacity for the VM in some split of unknown cells, and those with it in all splits."""
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
+        # Capacities of unknown cells are counted over all splits below.
         unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
@@ -318,7 +311,7 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
 
 
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
-    """List the filters that reject the machine, with the reason."""
+    """Yield the filters rejecting the machine, with the reason."""
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
         reason = find_rejection(machine)
         if reason is not None:
@@ -326,7 +319,7 @@ def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tu
 
 
 def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
-    """Return the machines that pass all filters, the result of each filter, and the rejections."""
+    """Return the machines passing all filters, the result of each filter, and the rejections."""
     machines = ledger.site.machines
     passing = list(range(len(machines)))
     filter_results: list[FilterCount] = []
@@ -348,7 +341,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
         filter_results.append(FilterCount(rule.name, len(passing), interval, rule.line or f"  {rule.name}", text))
         before = interval
     candidates = exclude_last_resort(ledger, demand, passing)
-    if len(candidates) < len(passing):
+    if len(candidates) < len(passing):  # the last resort is not needed
         rejections.append(
             Rejection(demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort")
         )
@@ -360,7 +353,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
 
 
 class _PossibleCapacities:
-    """Machines with VMs on unknown cells: their possible capacities that no filter rejected so far."""
+    """Machines with VMs in unknown cells: their possible capacities not rejected by a filter so far."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._capacity_table = ledger.site.capacity_table
@@ -368,7 +361,7 @@ class _PossibleCapacities:
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
-        """Apply one more filter."""
+        """Apply one more filter: a capacity filter to each possible capacity, another one to the machine."""
         check_capacity = rule.build_check(demand.sku) if isinstance(rule, CapacityFilter) else None
         for machine, capacities in self._remaining.items():
             if check_capacity is not None:
@@ -381,8 +374,9 @@ class _PossibleCapacities:
                 self._remaining[machine] = []
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the remaining machines over all splits; `sampled` are those of the sampled split."""
+        """Count the remaining machines over all splits; `sampled` are those remaining in the chosen split."""
         with_known_cells = sum(machine not in self._all for machine in sampled)
+        # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())
         possible = sum(bool(capacities) for capacities in self._remaining.values())
         return Interval(with_known_cells + certain, with_known_cells + possible)
@@ -391,17 +385,14 @@ class _PossibleCapacities:
 def _rank_candidates(
     numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[RankedCandidate, ...]:
-    """Rank the candidates, best first; those that tie with the best have a digest."""
-    parts_of = {number: tuple(_build_ranking_figure(key, demand, number) for key in keys) for number in numbers}
-
-    def compute_sort_key(number: int) -> tuple[tuple[float, ...], bytes]:
-        return _list_key_figures(parts_of[number]), compute_digest(seed, demand.vm, names[number])
-
-    ranked = sorted(parts_of, key=compute_sort_key)
-    best = _list_key_figures(parts_of[ranked[0]])
-    tied = [number for number in ranked if _list_key_figures(parts_of[number]) == best]
-    digests = {number: compute_digest(seed, demand.vm, names[number]).hex() for number in tied} if len(tied) > 1 else {}
-    return tuple(RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
+    """Rank the candidates by their keys, then by digest, best first; those tied with the best have a digest."""
+    figures = {number: tuple(_build_ranking_figure(key, demand, number) for key in keys) for number in numbers}
+    values = {number: tuple(figure.value for figure in figures[number]) for number in figures}
+    digests = {number: compute_digest(seed, demand.vm, names[number]) for number in figures}
+    ranked = sorted(figures, key=lambda number: (values[number], digests[number]))
+    tied = [number for number in ranked if values[number] == values[ranked[0]]]
+    shown_digests = {number: digests[number].hex() for number in tied} if len(tied) > 1 else {}
+    return tuple(RankedCandidate(names[number], figures[number], shown_digests.get(number, "")) for number in ranked)
 
 
 def _build_ranking_figure(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:
@@ -409,8 +400,3 @@ def _build_ranking_figure(opened_key: OpenKey, demand: Demand, number: int) -> R
     key, figure = opened_key
     value = figure(number) if figure is not None else 0
     return RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value))
-
-
-def _list_key_figures(parts: tuple[RankingFigure, ...]) -> tuple[float, ...]:
-    """Return the figures of some keys, for the comparison of candidates."""
-    return tuple(part.value for part in parts)

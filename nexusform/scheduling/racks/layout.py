@@ -1,7 +1,5 @@
-"""Numbered form of a site: machines and racks in the order given (`Layout`), VM counts per demand (`Usage`),
-free capacity of a machine (`FreeCapacity`).
-
-Equal machines share one number and one answer.
+"""Numbered form of a site: machines and racks in the order given (`NumberedSite`), VM counts per demand (`Usage`), free
+capacity of a machine (`FreeCapacity`). Equal capacities share one number and one answer.
 """
 
 from __future__ import annotations
@@ -97,10 +95,9 @@ NO_VMS: Final = OwnerVmCounts(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 
 
 class Usage(Struct, frozen=True):
-    """VMs of a site, in total and of the demand's cluster and pool.
-
-    By machine: `memory` (MiB used by VMs) and `extra_large` (VMs of such SKUs). By rack: `rack_vms` and
-    `rack_memory`. All of it is live, so a rule may keep a list and read it later.
+    """VMs of a site, in total and of the demand's cluster and pool. By machine: `memory` (MiB used by VMs) and
+    `extra_large` (VMs of such SKUs). By rack: `rack_vms` and `rack_memory`. All of it is live, so a rule may keep a
+    list and read it later.
     """
 
     layout: NumberedSite
@@ -113,10 +110,9 @@ class Usage(Struct, frozen=True):
 
 
 class FreeCapacity(NamedTuple):
-    """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell.
-
-    `hardware` is its machine SKU, None for a machine with figures of its own. In a numbered capacity figures
-    may be negative (a machine that shrank); rules see them as 0. `records` are those of the machine and its VMs.
+    """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell. `hardware` is its machine SKU, None
+    for a machine with figures of its own. In a numbered capacity figures may be negative (on a machine reduced since);
+    rules see them as 0. `records` are those of the machine and its VMs.
     """
 
     hardware: str | None
@@ -130,9 +126,8 @@ class FreeCapacity(NamedTuple):
         """Return the capacity with negative figures set to 0."""
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
-        cpus = tuple(max(figure, 0) for figure in self.cpus)
-        memory = tuple(max(figure, 0) for figure in self.memory)
-        vfs = tuple(max(figure, 0) for figure in self.vfs)
+        figures_by_resource = (self.cpus, self.memory, self.vfs)
+        cpus, memory, vfs = (tuple(max(figure, 0) for figure in figures) for figures in figures_by_resource)
         return self._replace(disk=max(self.disk, 0), cpus=cpus, memory=memory, vfs=vfs)
 
 
@@ -218,7 +213,6 @@ class CapacityTable:
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these cells.
-
         Cells beyond those of the machine are ignored.
         """
         hardware, disk, old_cpus, old_memory, vfs, records = self._capacities[number]

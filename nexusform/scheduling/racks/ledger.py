@@ -40,10 +40,9 @@ class VmRecord(NamedTuple):
 
 
 class UnknownCellVms:
-    """VMs of a machine on unknown cells: their SKUs by handle, and `cells` of the chosen split (None: not
-    chosen yet, or no split is legal).
-
-    `known_capacity` is the capacity left by all other VMs; its disk is the disk left by all VMs.
+    """VMs of a machine in unknown NUMA cells: their SKUs by handle, and their `cells` in the chosen split, a possible
+    assignment (None: not chosen yet, or there is none). `known_capacity` is the capacity left by all other VMs; its
+    disk is the disk left by all VMs. `is_stale`: a new split is needed.
     """
 
     __slots__ = ("cells", "is_stale", "known_capacity", "shapes")
@@ -68,10 +67,9 @@ class UnknownCellVms:
 
 
 class Ledger:
-    """Counts and VMs. Handles are numbers from 0 in the order in which VMs were added.
-
-    `unknown_cells` are the machines with VMs on unknown cells, by number; their `capacities` are right once
-    splits are chosen. All others have the capacities left by their VMs.
+    """Counts and VMs. Handles are numbers from 0 in the order of addition. `unknown_cells` are the machines with VMs in
+    unknown cells, by number; their `capacities` are right once splits are chosen. All others have the capacities left
+    by their VMs.
     """
 
     __slots__ = (
@@ -120,7 +118,7 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """Return an independent ledger; costs one pass over machines, not over VMs."""
-        if self.records:
+        if self.records:  # from now on a layer shared with the copy
             self._layers = [*self._layers, (self.records, self.numbers)]
             self._starts = [*self._starts, self._first]
             self._first += len(self.records)
@@ -184,10 +182,8 @@ class Ledger:
         return self._first + len(self.records) - 1
 
     def write_without_cells(self, packed: int, number: int | str) -> int:
-        """Record a VM placed on a machine with a sampled split, and return its handle.
-
-        On a real site its cells would be unknown too, so it is recorded without them; the sampled cells hold
-        its capacity.
+        """Record a counted VM on a machine with a chosen split, and return its handle. On a real site its cells would
+        be unknown too, so it is recorded without them; the assumed cells hold its capacity.
         """
         cells = packed & CELLS_MASK
         handle = self.write(packed - cells + UNKNOWN_CELLS, number)
@@ -198,7 +194,7 @@ class Ledger:
 
     def add(self, record: VmRecord) -> int:
         """Count and record a VM, and return its handle."""
-        if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:
+        if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:  # the first such VM there
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
         self.count(record, 1)
         base = pack_placement_record(record.pool, record.shape)
@@ -210,7 +206,7 @@ class Ledger:
         return handle
 
     def add_sampled(self, record: VmRecord) -> int:
-        """Count and record a VM placed on a machine with a sampled split, and return its handle."""
+        """Count and record a VM placed on a machine with a chosen split (assumed cells), and return its handle."""
         unknown_vms = self.unknown_cells.pop(record.machine)  # so that `count` leaves its known capacity unchanged
         self.count(record, 1)
         self.unknown_cells[record.machine] = unknown_vms
@@ -218,7 +214,7 @@ class Ledger:
         return self.write_without_cells(base | record.machine << CELLS_BITS | record.cells, record.number)
 
     def _mark_cells_unknown(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
-        """Add a VM that is already counted in the split's capacity to those with unknown cells."""
+        """Add a VM, already counted in the split's capacity, to those in unknown cells: only its disk is known."""
         unknown_vms = self.unknown_cells[machine]
         disk = self.site.shapes[shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = self.site.capacity_table.apply_share(unknown_vms.known_capacity, disk, (), -1)
@@ -231,18 +227,18 @@ class Ledger:
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED
-        else:
+        else:  # in a layer shared with copies
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            # Release the sampled cells of a VM with unknown cells.
+            # Release the cells assumed by the chosen split.
             site, machine = self.site, record.machine
             unknown_vms = self.unknown_cells[machine]
             del unknown_vms.shapes[handle]
-            if not unknown_vms.shapes:
+            if not unknown_vms.shapes:  # the last one
                 self.capacities[machine] = unknown_vms.known_capacity
                 del self.unknown_cells[machine]
-            elif unknown_vms.cells is None:
+            elif unknown_vms.cells is None:  # now there may be a split
                 unknown_vms.is_stale = True
             else:
                 share = site.shapes[record.shape].share.cells_share
@@ -257,16 +253,15 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split for every machine that needs one, and return those machines."""
+        """Choose a split for every machine with an outdated one, set its capacity, and return these machines."""
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
-            # Choose cells for a machine's VMs on unknown cells, and set the remaining capacity.
             site, unknown_vms = self.site, self.unknown_cells[machine]
             handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
             split_capacities = self.find_split_capacities(machine)
             cells = self._choose_cells(machine, choice, handles, split_capacities)
             unknown_vms.is_stale = False
-            if cells is None:
+            if cells is None:  # there is no split: the machine counts as full
                 unknown_vms.cells = None
                 self.capacities[machine] = site.capacity_table.get_full_capacity_number(unknown_vms.known_capacity)
             else:
@@ -277,18 +272,20 @@ class Ledger:
     def _choose_cells(
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
     ) -> tuple[Cells, ...] | None:
-        """Return the cells of each VM (`handles`, in the order of the splits), or None if there are none."""
+        """Return the cells of each VM (`handles`, in the order of the splits) by a choice: the split with capacity for
+        most VMs of some SKUs, a sample (its number), or VMs packed or spread in order of arrival. None without a split.
+        """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 
         splits = split_capacities.splits
         if isinstance(choice, LargestSplit):
             roomiest = split_capacities.find_roomiest([self.site.get_shape(sku) for sku in choice.skus])
-            if roomiest is not None:
+            if roomiest is not None:  # else packed, as below
                 return roomiest
         if isinstance(choice, int):
             text = f"{choice}|split|{self.site.machines[machine].name}|"
             return splits.sample_cells(text, lambda: [self._build_digest_text(handle) for handle in handles])
-        # handles increase in the order of arrival
+        # Handles increase in the order of arrival.
         arrival_order = sorted(range(len(handles)), key=handles.__getitem__)
         return splits.assign_cells_in_order(arrival_order, packed=choice != SPREAD)
 
@@ -320,7 +317,7 @@ class Ledger:
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= unknown_vms.cells is None
+            unknown_vms.is_stale |= unknown_vms.cells is None  # now there may be a split, or none any more
         self.machine_vms[machine] = self.machine_vms.get(machine, 0) + sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
@@ -341,7 +338,7 @@ class Ledger:
         """Return the VM of a handle; raise KeyError if it was removed."""
         if handle >= self._first:
             records, numbers, index = self.records, self.numbers, handle - self._first
-        else:
+        else:  # in a layer shared with copies
             layer = bisect_right(self._starts, handle) - 1
             if handle in self._removed:
                 raise KeyError(handle)
@@ -351,7 +348,7 @@ class Ledger:
         return _unpack_record(records[index], numbers[index])
 
     def list_vms(self) -> Iterator[tuple[int, VmRecord]]:
-        """List every VM with its handle, in the order in which they were added."""
+        """Yield every VM with its handle, in the order of addition."""
         layers = [*self._layers, (self.records, self.numbers)]
         for start, (records, numbers) in zip([*self._starts, self._first], layers, strict=True):
             for index, packed in enumerate(records):

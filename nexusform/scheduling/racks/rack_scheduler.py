@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -36,13 +37,11 @@ if TYPE_CHECKING:
 
 
 class RackScheduler:
-    """Scheduler that places VMs on the machines of one site, one at a time, by the rule of racks/profile.py.
-
-    Machine names are unique. Handles are numbers, assigned in the order in which VMs are added; a copy knows
-    the handles of its original. Two schedulers that got the same calls return the same results.
-
-    VMs may run on unknown cells. Placement and explanation then use one legal split of each such machine,
-    selected by `split_choice` (splits.py); counts cover all legal splits.
+    """Scheduler of VMs on the machines of one site, one VM at a time, by the rules of racks/profile.py. Machine names
+    are unique. VMs get handles (numbers) in the order of their addition; a copy knows the handles of its original.
+    Schedulers with equal calls return equal results. The NUMA cells of existing VMs may be unknown. Placement and
+    explanation then use one split (possible assignment of these VMs to cells) of each such machine, selected by
+    `split_choice` (splits.py); counts cover all splits.
     """
 
     __slots__ = (
@@ -85,7 +84,7 @@ class RackScheduler:
         self._close_session()
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
-            ledger.invalidate_splits()
+            ledger.invalidate_splits()  # to be chosen again
         return RackScheduler(
             self.machines,
             self.spread,
@@ -96,9 +95,8 @@ class RackScheduler:
         )
 
     def add_existing(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
-        """Record an existing VM on a machine, whether it fits or not, and return its handle.
-
-        A placement without cells: the cells are unknown.
+        """Record an existing VM on a machine, whether it fits or not, and return its handle. A placement without cells
+        means unknown cells.
         """
         self._close_session()
         site = self._site
@@ -112,17 +110,19 @@ class RackScheduler:
         self._queues.mark_machine_changed(self._ledger.remove(handle).machine, capacity_freed=True)
 
     def place(self, demand: Demand) -> tuple[int, Placement] | NoFitReason:
-        """Place one more VM. Return its handle and placement, or why nothing fits."""
+        """Place one more VM. Return its handle and placement, or why no machine fits."""
         return self.try_place(demand) or self._find_shortage(demand)
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place one more VM, as `place`, but return None without reasons if nothing fits."""
+        """Place one more VM, as `place`, but return None without reasons if no machine fits. Successive VMs of a pool
+        share a session, if their rules permit it.
+        """
         session = self._session
         if session is None or not session.is_for_session(demand):
             self._choose_missing_splits()
             session = self._session = self._open_session(demand)
             if session is None:
-                # Place by a scan of every machine. Return its handle and placement, or None if it fits nowhere.
+                # Place by a scan of every machine.
                 record = demand_rules.choose_placement(
                     self._ledger,
                     demand,
@@ -136,6 +136,7 @@ class RackScheduler:
                 self._ledger.new_vms[record.machine] = self._ledger.new_vms.get(record.machine, 0) + 1
                 if record.machine not in self._ledger.unknown_cells:
                     return self._add(record), self._site.get_placement(record.machine, record.cells)
+                # In an assumed split the cells of the new VM are assumed, too.
                 handle = self._ledger.add_sampled(record)
                 self._queues.mark_machine_changed(record.machine, capacity_freed=False)
                 return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
@@ -153,10 +154,8 @@ class RackScheduler:
         return [self.place(demand) for demand in demands]
 
     def select_cells(self, sku: VmSku, machine: str) -> tuple[int, ...]:
-        """Return the cells, ascending, assigned by step 5 to a VM on this machine; () if VMs on unknown cells
-        run there.
-
-        If it does not fit there: the least used cells (at most as many as the machine has).
+        """Return the NUMA cells, ascending, assigned to a VM on this machine; () if VMs in unknown cells run there. For
+        a VM too large for it, they are the least used cells (at most as many as the machine has).
         """
         self._choose_missing_splits()
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
@@ -169,20 +168,20 @@ class RackScheduler:
         return tuple(sorted(cells[: sku.numa_cells]))
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
-        """Count how many more such VMs fit on the site alone, over all legal splits of unknown cells.
-
-        `known_counts` holds the counts of earlier calls: valid as long as no VM is added or removed.
+        """Count how many more such VMs fit on the site alone, over all splits of unknown cells. `known_counts` has the
+        counts of earlier calls: valid as long as no VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
-        if known_counts is None or key is None:
-            return sum_count_intervals(self.count_free_slots_by_rack(demand).values())
-        if key not in known_counts:
-            known_counts[key] = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
-        return known_counts[key]
+        if known_counts is not None and key in known_counts:
+            return known_counts[key]
+        free_slots = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
+        if known_counts is not None and key is not None:
+            known_counts[key] = free_slots
+        return free_slots
 
     def _build_count_key(self, demand: Demand) -> Hashable:
-        """Return all facts of a demand that decide its free slots; None if they depend on its own VMs."""
+        """Return all facts of a demand with an effect on its free slots; None if VMs of its cluster affect them."""
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         inputs: list[Hashable] = [demand.sku]
         for rule in self._site.demand_filters:
@@ -193,9 +192,8 @@ class RackScheduler:
         return tuple(inputs)
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
-        """Count how many more VMs like this one fit on each rack alone.
-
-        The racks allowed by the demand, by name, in site order.
+        """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in
+        site order.
         """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -206,7 +204,7 @@ class RackScheduler:
         racks: Iterable[int] = range(len(self._site.rack_name))
         if passes_rack is not None:
             racks = list(filter(passes_rack, racks))
-        if any(isinstance(rule, CountFilter) for rule, _ in filters):
+        if any(isinstance(rule, CountFilter) for rule, _ in filters):  # each VM may exclude others: place them
             minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
             intervals = {
                 rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
@@ -217,7 +215,7 @@ class RackScheduler:
         return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
 
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
-        """Count by rack for demands without count filters, limited by capacity alone."""
+        """Count how many more VMs of a SKU fit on each rack by the capacity of machines passing a check (None: all)."""
         ledger, shape = self._ledger, self._site.get_shape(sku)
         known: dict[int, int] = {}
         counts: dict[int, Interval] = {}
@@ -226,7 +224,7 @@ class RackScheduler:
             for machine in machines:
                 if passes is not None and not passes(machine):
                     continue
-                if machine in ledger.unknown_cells:
+                if machine in ledger.unknown_cells:  # its splits leave different capacities
                     interval = ledger.find_split_capacities(machine).count(shape)
                     minimum += interval.minimum
                     maximum += interval.maximum
@@ -259,14 +257,14 @@ class RackScheduler:
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> DecisionExplanation:
-        """Explain where `place` would put this VM now, and why not elsewhere. Places nothing."""
+        """Explain the location `place` would give this VM now, and why not others. Places nothing."""
         from nexusform.scheduling.racks.explanation import explain_placement
 
         self._choose_missing_splits()
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
     def find_best_machines(self, demand: Demand) -> TiedMachines:
-        """Return the machines among which only samples decide, for any legal split."""
+        """Return the machines tied for this VM (only the random choice decides), for any split of unknown cells."""
         return self.rank_machines(demand).find_best_excluding()
 
     def rank_machines(self, demand: Demand) -> MachineRanking:
@@ -281,7 +279,7 @@ class RackScheduler:
         return next((reason for _, reason in self.list_rejections(machine, demand)), "")
 
     def list_rejections(self, machine: str, demand: Demand) -> Iterator[tuple[Filter, str]]:
-        """List every filter that rejects this machine for the demand now, with the reason."""
+        """Yield every filter rejecting this machine for the demand now, with the reason."""
         from nexusform.scheduling.racks.explanation import list_rejections
 
         self._choose_missing_splits()
@@ -293,7 +291,7 @@ class RackScheduler:
         rejections: dict[str, str] = {}
         for rule, find_rejection in demand_rules.list_rejecting_checks(self._ledger, demand):
             if not isinstance(rule, CountFilter):
-                continue
+                continue  # it does not read other VMs
             for number, machine in enumerate(self.machines):
                 reason = find_rejection(number)
                 if reason is not None:
@@ -302,7 +300,7 @@ class RackScheduler:
 
     @property
     def is_sampled(self) -> bool:
-        """True if machines with unknown cells exist, so that placements depend on the chosen split."""
+        """Whether VMs run in unknown cells: placements depend on the chosen splits."""
         return bool(self._ledger.unknown_cells)
 
     def list_machines_with_unknown_cells(self) -> tuple[str, ...]:
@@ -310,21 +308,20 @@ class RackScheduler:
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
     def should_always_fit(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in every legal split, beside these further VMs."""
+        """Check whether a VM fits on a machine with unknown cells in every split, beside these further VMs."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]
-        return (
-            site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares))).count(site.get_shape(sku)).minimum > 0
-        )
+        splits = site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares)))
+        return splits.count(site.get_shape(sku)).minimum > 0
 
     def has_no_fitting_split(self, machine: str, sku: VmSku) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in no legal split now."""
+        """Check whether a VM fits on a machine with unknown cells in no split now."""
         split_capacities = self._ledger.find_split_capacities(self._site.machine_index[machine])
         return split_capacities.count(self._site.get_shape(sku)).maximum == 0
 
     def list_overfull_machines(self) -> tuple[str, ...]:
-        """Return the machines with unknown cells without any legal split; they count as full."""
+        """Return the machines with unknown cells without any split: their VMs cannot fit, and they count as full."""
         split_capacities = {
             machine: self._ledger.find_split_capacities(machine) for machine in sorted(self._ledger.unknown_cells)
         }
@@ -359,7 +356,7 @@ class RackScheduler:
         return self._ledger.build_vm(handle, self._ledger.get_record(handle))
 
     def list_sampled_vms(self) -> Iterator[ScheduledVm]:
-        """List every VM with the cells of the chosen splits; without cells if no split is legal."""
+        """Yield every VM, those in unknown cells with cells of the chosen split; without cells if there is no split."""
         self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
@@ -369,14 +366,14 @@ class RackScheduler:
             yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
 
     def list_vms(self) -> Iterator[ScheduledVm]:
-        """List every VM, in the order in which they were added."""
+        """Yield every VM in the order of addition."""
         for handle, record in self._ledger.list_vms():
             yield self._ledger.build_vm(handle, record)
 
     def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
-        """Open a session for the pool of the demand; None if a scan of every machine is needed."""
+        """Open a session for the pool of the demand; None if its rules need a scan of every machine."""
         if demand.last_resort is not None or self.profile.weigh is not None:
-            return None
+            return None  # sessions keep rankings, without exceptions and weights
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
         rules = demand_rules.DemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():
@@ -392,15 +389,16 @@ class RackScheduler:
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
 
     def _find_shortage(self, demand: Demand) -> NoFitReason:
-        """Return why nothing fits; the reasons hold for all later VMs of the pool."""
+        """Return why no machine fits. In a session the reason holds for all later VMs of the pool."""
         from nexusform.scheduling.racks.explanation import find_shortage
 
         session = self._session
-        if session is None:
-            return find_shortage(self._ledger, demand)
-        if session.shortage is None:
-            session.shortage = find_shortage(self._ledger, demand)
-        return session.shortage
+        if session is not None and session.shortage is not None:
+            return session.shortage
+        shortage = find_shortage(self._ledger, demand)
+        if session is not None:
+            session.shortage = shortage
+        return shortage
 
     def _add(self, record: VmRecord) -> int:
         """Add a VM on known cells, and return its handle."""
@@ -426,12 +424,11 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     """Count how many VMs like this one fit, by rack number, by placing them until none fits."""
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
-    number = 0
-    while True:
+    for number in count():
         vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
-        answer = scheduler.try_place(replace(demand, vm=vm))
-        if answer is None:
-            return counts
-        _, placement = answer
+        handle_and_placement = scheduler.try_place(replace(demand, vm=vm))
+        if handle_and_placement is None:
+            break
+        _, placement = handle_and_placement
         counts[racks[placement.rack]] += 1
-        number += 1
+    return counts

@@ -1,8 +1,7 @@
-"""Rule types: filters that reject machines or racks with a reason, and keys that rank them.
-
-A rule is a record. It is opened for a demand and the current site, once for all successive VMs of a pool. It then
-answers by the number of a machine or rack, from live numbers. The kind of a filter, and the dependence of a key, define
-how long its answers hold. session.py, the step caches and the counts of free capacity rely on that alone.
+"""Rule types: filters reject machines or racks with a reason, keys rank them. A rule is a record. It is opened for a
+demand and the current site, once for all successive VMs of a pool. It then answers by the number of a machine or rack,
+from live numbers. The kind of a filter, and the dependence of a key, define how long its answers hold. session.py, the
+step caches and the counts of free capacity rely on these alone.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class ShortageContext(Protocol):
         """Check whether the machine takes VMs and would fit this one if it were empty."""
 
     def list_vms(self) -> Iterator[MachineVm]:
-        """List every VM of the site, in the order in which they were added."""
+        """List every VM of the site, in the order of addition."""
 
 
 def describe_remaining_machines(_demand: Demand, remaining: Interval, before: Interval) -> str:
@@ -82,11 +81,10 @@ def describe_remaining_machines(_demand: Demand, remaining: Interval, before: In
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Common fields of all filters. The name is the name of the rule's file.
-
-    `describe_shortage` explains why no machine is left when this filter rejected the last ones; `binding` is the same
-    in one word, for programs ("" = the name). In an explanation `describe_remaining(demand, remaining, before)` gives
-    the number of remaining machines ("" = not shown), on the line called `line` ("" = the name).
+    """Common fields of all filters. `describe_shortage` explains why no machine is left when this filter rejected the
+    last ones; `binding` is the same in one word, for programs ("" = the name). In an explanation
+    `describe_remaining(demand, remaining, before)` gives the number of remaining machines ("" = not shown), on the line
+    called `line` ("" = the name).
     """
 
     name: str
@@ -110,8 +108,7 @@ class CapacityFilter(Filter, frozen=True, kw_only=True):
 
 class DemandFilter(Filter, frozen=True, kw_only=True):
     """Filter on names and on the demand, independent of VMs: its answers hold for the lifetime of the site.
-
-    `reads` returns everything it reads of the demand, or None if it rejects nothing.
+    `select_input` returns everything it reads of the demand, or None if it rejects nothing.
     """
 
     item: RankedItemKind
@@ -121,10 +118,8 @@ class DemandFilter(Filter, frozen=True, kw_only=True):
 
 class CountFilter(Filter, frozen=True, kw_only=True):
     """Filter on VMs. `build_check` returns None if it rejects nothing for the demand, for any number of VMs.
-
-    `is_monotonic` promises two things: the answer for a machine or rack depends on its VMs alone, and one
-    more VM of the demand never turns a rejection into acceptance. Without the promise every VM is placed by a
-    scan of all machines.
+    `is_monotonic` promises two things: the answer for a machine or rack depends on its VMs alone, and one more VM of
+    the demand never turns a rejection into acceptance. Without the promise a scan of all machines places every VM.
     """
 
     item: RankedItemKind
@@ -133,11 +128,10 @@ class CountFilter(Filter, frozen=True, kw_only=True):
 
 
 class KeyDependence(IntEnum):
-    """Scope in which a key's figure for a demand may differ from the neutral one (a demand without VMs on the site).
-
+    """Scope of differences between a key's figure for a demand and the neutral one (a demand without VMs on the site).
     All but UNBOUNDED promise: the relevance of a key for a demand depends on its SKU and constraints alone; the figure
     of a machine or rack depends on its VMs alone; if the cluster (or pool) has VMs there, it is at least the neutral
-    one; one more VM of the demand never lowers it. Without the promise every VM is placed by a scan of all machines.
+    one; one more VM of the demand never lowers it. Without the promise a scan of all machines places every VM.
     """
 
     NONE = 0
@@ -147,11 +141,10 @@ class KeyDependence(IntEnum):
 
 
 class RankingKey(Struct, frozen=True, kw_only=True):
-    """Ranking of machines or racks: the lowest figure wins, the next key breaks ties.
-
-    `build_figures` returns the figures (0 or more, below 2 ** `bits`) by number, live, or None if they are 0
-    everywhere for the demand. `describe(demand, figure)` returns a text for people, "" = not shown;
-    `convert_figure` converts the figure for programs.
+    """Ranking of machines or racks: the lowest figure wins, the next key breaks ties. `build_figures` returns the
+    figures (0 or more, below 2 ** `bits`) by number, live, or None if they are 0 everywhere for the demand.
+    `describe(demand, figure)` returns a text for people, "" = not shown; `convert_figure` converts the figure for
+    programs.
     """
 
     rule: str
@@ -166,10 +159,7 @@ CellKey = Callable[[FreeCapacity, int], int]
 
 
 class RankingFigure(Struct, frozen=True):
-    """One figure in a comparison of candidates.
-
-    The rule's name, the figure (lower wins), and the figure as text for people ("" = not shown).
-    """
+    """Figure in a comparison of candidates: the rule's name, the figure (lower wins), and its text ("" = not shown)."""
 
     rule: str
     value: float

@@ -15,9 +15,8 @@ NOWHERE = -1
 
 
 class PoolPlacementSession:
-    """Placement of VMs of one pool with one SKU and one set of constraints.
-
-    Nothing else may change the ledger between its opening and `close`.
+    """Placement of VMs of one pool with one SKU and one set of constraints. Nothing else may change the ledger between
+    its opening and `close`.
     """
 
     __slots__ = (
@@ -110,7 +109,7 @@ class PoolPlacementSession:
         )
 
     def place(self, number: int | str) -> int:
-        """Place the VM with this number. Return its packed record, or NOWHERE."""
+        """Place and count the VM with this number. Return its packed record (see the ledger), NOWHERE if none fits."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
             tied = racks.front or racks.list_tied_items()
@@ -122,7 +121,7 @@ class PoolPlacementSession:
             tied = machines.front or machines.list_tied_items()
             if tied:
                 break
-            self._full_racks.add(rack)
+            self._full_racks.add(rack)  # none of its machines fits the VM, nor any later one
             racks.reject(rack)
         if self.tied_machines is not None:
             self.tied_machines.update(tied)
@@ -164,7 +163,7 @@ class PoolPlacementSession:
     def _open_queue(self, rack: int) -> CandidateQueue:
         """Open the queue of a rack's machines for the rest of the session."""
         ranking = self._queues.rank_machines(self._neutral_keys, rack)
-        # Where the rack has no VM of the cluster its machines have none.
+        # Without VMs of the cluster on the rack, all machines keep their neutral keys.
         counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS
         queue = self._machine_queues[rack] = CandidateQueue(ranking, self._machine_key, counted, self._passing)
         return queue
@@ -176,18 +175,13 @@ class PoolPlacementSession:
         ledger.memory[machine] += shape.memory
         ledger.rack_memory[rack] += shape.memory
         ledger.rack_vms[rack] += 1
-        counts = cluster.machines
-        counts[machine] = counts.get(machine, 0) + 1
-        counts = cluster.racks
-        counts[rack] = counts.get(rack, 0) + 1
-        counts = pool.machines
-        counts[machine] = counts.get(machine, 0) + 1
-        counts = pool.racks
-        counts[rack] = counts.get(rack, 0) + 1
+        cluster.machines[machine] += 1
+        cluster.racks[rack] += 1
+        pool.machines[machine] += 1
+        pool.racks[rack] += 1
         if shape.is_extra_large:
             ledger.extra_large[machine] += 1
-            counts = cluster.extra_large
-            counts[machine] = counts.get(machine, 0) + 1
+            cluster.extra_large[machine] += 1
 
     def close(self) -> None:
         """Return racks and machines to the neutral rankings."""
@@ -198,7 +192,7 @@ class PoolPlacementSession:
 
 
 def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
-    """Build a function that selects the machines that fit the SKU and that no other filter rejects."""
+    """Build a function to select the machines with capacity for the SKU and not rejected by another filter."""
     if passes is None:
         return lambda entries: [
             machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None
@@ -209,7 +203,7 @@ def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes
 
 
 def _build_rack_selection(full_racks: set[int], passes: Passes | None) -> Passing:
-    """Build a function that selects the racks that are not known to be full and that no filter rejects."""
+    """Build a function to select the racks not known to be full and not rejected by a filter."""
     if passes is None:
         return lambda entries: [rack for entry in entries if (rack := entry & INDEX_MASK) not in full_racks]
     return lambda entries: [

@@ -1,6 +1,5 @@
-"""Site with the tables that map SKUs, capacities and pools to small integers.
-
-All of it is shared by a scheduler and its copies; the tables only grow, and growth changes no decision.
+"""Site with its tables from SKUs, capacities and pools to small integers. All of it is shared by a scheduler and its
+copies; the tables only grow, and growth changes no decision.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class CapacityStep(NamedTuple):
 
 
 class CapacitySteps(dict[int, CapacityStep | None]):
-    """Capacity number -> Step, or None if one more VM of the SKU does not fit; filled on demand."""
+    """Capacity number -> effect of one more VM of the SKU, None if it does not fit; filled on demand."""
 
     __slots__ = ("_capacity_table", "_checks", "_share")
 
@@ -57,11 +56,10 @@ class CapacitySteps(dict[int, CapacityStep | None]):
         return count
 
     def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
-        """Compute the step of one more VM from a capacity; None if a filter rejects it."""
+        """Compute the cells and the remaining capacity of one more VM; None if a capacity filter rejects it."""
         capacity = self._capacity_table.get_free_capacity(number)
-        for find_rejection in self._checks:
-            if find_rejection(capacity) is not None:
-                return None
+        if any(find_rejection(capacity) is not None for find_rejection in self._checks):
+            return None
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
         return CapacityStep(
@@ -70,7 +68,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
 
 
 def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
-    """Return the cells that fit their share: lowest keys first, then lowest number."""
+    """Return the cells with capacity for their share of a VM: lowest keys first, then lowest number."""
     fitting = cell_rules.select_fitting_cells(share, capacity)
     if share.vfs:
         # If no cell has them, rank all: the filter "vfs" rejects the machine, not this ranking.
@@ -81,9 +79,8 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
 
 
 class SplitCapacities:
-    """Possible capacities of a machine: one for each legal split of its VMs on unknown cells.
-
-    `capacities` are empty if no split is legal, and if there are too many (then `splits.is_known` is False).
+    """Possible capacities of a machine: one for each split, a possible assignment of its VMs in unknown cells to NUMA
+    cells. `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
     """
 
     __slots__ = ("_free_vfs", "_known_capacity", "_table", "capacities", "splits")
@@ -95,7 +92,7 @@ class SplitCapacities:
         self._table = table
         self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split: each cell has all, or none of what these VMs take.
+        # VFs are no part of a split: each cell has all, or all but the VFs of these VMs.
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
         self.capacities = [
@@ -116,30 +113,32 @@ class SplitCapacities:
         return number
 
     def list_possible(self) -> list[int]:
-        """Return the possible capacities; with too many splits, an upper and a lower bound."""
+        """Return the possible capacities; without a split a full one, with too many the bounds: full and empty."""
         if self.capacities:
             return self.capacities
         full = self._table.get_full_capacity_number(self._known_capacity)
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
-        """Count how many VMs of a SKU fit, over all splits."""
+        """Count how many VMs of a SKU fit, at least and at most, over all splits."""
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 
         if self.capacities:
             counts = [shape.steps.count(capacity) for capacity in self.capacities]
             return Interval(min(counts), max(counts))
         if self.splits.is_known or shape.steps[self._known_capacity] is None:
-            return NONE_FITS
+            return NONE_FITS  # there is no split, or none with capacity
         return compute_bounds(self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share)
 
     def find_extreme_capacities(self, shape: VmShape) -> tuple[int, int]:
-        """Return the capacities that fit the fewest and the most VMs of a SKU."""
+        """Return the capacities for the fewest and the most VMs of a SKU."""
         capacities = self.list_possible()
         return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
 
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
-        """Return the cells of the VMs that leave most capacity for the first SKU, then the next; None if unknown."""
+        """Return the cells of the VMs in the split with capacity for most VMs of the first SKU, then of the next; None
+        without a known split.
+        """
         if not self.splits.legal_splits:
             return None
         return self.splits.find_split_cells(
@@ -147,7 +146,7 @@ class SplitCapacities:
         )
 
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
-        """Count how many VMs of each SKU fit alone, at most."""
+        """Count how many VMs of each SKU fit alone in a split, with the better case of its VFs."""
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
@@ -167,8 +166,7 @@ class VmShape:
 
 
 class SiteTables(NumberedSite):
-    """Layout with its tables. `open_machines_by_rack` are the machines of each rack that take new VMs at all.
-
+    """Layout with its tables. `open_machines_by_rack` are the machines of each rack not excluded from new VMs at all.
     `demand_filters` are the profile's demand and count filters.
     """
 
@@ -208,9 +206,9 @@ class SiteTables(NumberedSite):
 
     def get_shape(self, sku: VmSku) -> VmShape:
         """Return the shape of a SKU; equal SKUs have one shape."""
-        sku_and_shape = self._shape_by_id.get(id(sku))
-        if sku_and_shape is not None:
-            return sku_and_shape[1]
+        _, shape = self._shape_by_id.get(id(sku), (sku, None))
+        if shape is not None:
+            return shape
         shape = self._shape_by_sku.get(sku)
         if shape is None:
             shape = VmShape(len(self.shapes), sku, CapacitySteps(self.capacity_table, sku, self.profile.filters))
@@ -221,12 +219,11 @@ class SiteTables(NumberedSite):
 
     def find_splits(self, capacity: int, shares: tuple[Share, ...]) -> SplitCapacities:
         """Return the possible placements of VMs of these shares in the capacity and disk left by all other VMs."""
-        split_capacities = self._split_capacities.get((capacity, shares))
-        if split_capacities is None:
-            split_capacities = self._split_capacities[capacity, shares] = SplitCapacities(
-                self.capacity_table, capacity, shares
-            )
-        return split_capacities
+        key = (capacity, shares)
+        split = self._split_capacities.get(key)
+        if split is None:
+            split = self._split_capacities[key] = SplitCapacities(self.capacity_table, capacity, shares)
+        return split
 
     def add_pool(self, vm: VmName) -> int:
         """Return the number of a VM's pool, adding it if it is new."""
@@ -242,13 +239,8 @@ class SiteTables(NumberedSite):
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:
-            machine_record = self.machines[machine]
-            placement = Placement(
-                machine_record.name,
-                machine_record.rack,
-                machine_record.availability_zone,
-                self.capacity_table.get_cells(cells),
-            )
+            record, cell_numbers = self.machines[machine], self.capacity_table.get_cells(cells)
+            placement = Placement(record.name, record.rack, record.availability_zone, cell_numbers)
             self._placements[key] = placement
         return placement
 

@@ -1,7 +1,4 @@
-"""Types of VM placement: machines, VM SKUs, demands and placements.
-
-Frozen; no behaviour beyond arithmetic on one value.
-"""
+"""Types of VM placement: machines, VM SKUs, demands and placements. Frozen; only arithmetic on one value."""
 
 from __future__ import annotations
 
@@ -52,14 +49,13 @@ class MachineSku(Struct, frozen=True):
 
 
 class VmSku(Struct, frozen=True):
-    """VM size. `vcpus` are guest vCPUs; the host provides `host_vcpus` = guest + emulator threads.
-
-    `numa_cells` is the number of cells it spans; every cell provides ceil(host_vcpus / cells) vCPUs and its
-    share of the memory, counted in MiB, rounded up: `memory_gib` may have a fraction. `machine_skus` lists
-    the supported hardware; empty = any. `kind` is the type letter G, P, E or L, or "" for a SKU of the user's
-    own. `extended` are further resources of a node of this size, per cell of the node: they decide about
-    pods, not about VMs. `vfs` are the SR-IOV virtual functions taken by each VM, as declared by its pool.
-    A profile with further counts gets the `record` of each VM of a machine; it also counts `dedicated_vcpus`.
+    """VM size. `vcpus` are guest vCPUs; the host provides `host_vcpus` = guest + emulator threads. `numa_cells` is the
+    number of cells it spans; every cell provides ceil(host_vcpus / cells) vCPUs and its share of the memory, counted in
+    MiB, rounded up: `memory_gib` may have a fraction. `machine_skus` lists the supported hardware; empty = any. `kind`
+    is the type letter G, P, E or L, or "" for a SKU of the user's own. `extended` are further resources of a node of
+    this size, per cell of the node: they decide about pods, not about VMs. `vfs` are the SR-IOV virtual functions taken
+    by each VM, as declared by its pool. A profile with further counts gets the `record` of each VM of a machine; it
+    also counts `dedicated_vcpus`.
     """
 
     name: str
@@ -130,12 +126,10 @@ class MachineStatus(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """Bare-metal machine of a plan. Names are unique on a site.
-
-    `machine_sku` is None for a machine with figures of its own (then any VM SKU passes the hardware check).
-    `unschedulable_reason` ("cordoned", ...) is "" for a schedulable machine; its VMs stay and count either
-    way. `status` is set for compute machines out of service. `roles` are short names; `is_healthy`: on, ready
-    and provisioned. `record` is the first of its records, before those of its VMs (VmSku).
+    """Bare-metal machine of a plan. Names are unique on a site. `machine_sku` is None for a machine with figures of its
+    own (then any VM SKU passes the hardware check). `unschedulable_reason` ("cordoned", ...) is "" for a schedulable
+    machine; its VMs stay and count either way. `status` is set for compute machines out of service. `roles` are short
+    names; `is_healthy`: on, ready and provisioned. `record` is the first of its records, before those of its VMs.
     """
 
     name: str
@@ -161,10 +155,9 @@ class Machine(Struct, frozen=True):
 
 
 class VmName(Struct, frozen=True):
-    """Identity of a VM for counts and samples: cluster, pool, number.
-
-    `owner` distinguishes clusters of different kinds with the same name in VM counts (an NKS cluster and a
-    VNF may both be called "a"); the tie-break text uses `cluster` alone.
+    """Identity of a VM for counts and samples: cluster, pool, number. `owner` distinguishes clusters of different kinds
+    with the same name in VM counts (an NKS cluster and a VNF may both be called "a"); the tie-break text uses `cluster`
+    alone.
     """
 
     owner: str
@@ -181,11 +174,9 @@ class HintScope(StrEnum):
 
 
 class Hint(Struct, frozen=True):
-    """Affinity (`is_affinity`) or anti-affinity to a target: machines or racks by name.
-
-    Hard hints filter between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack
-    scope) or step 4 (machine scope). `target` is the name given by the user, for the reason.
-    `vms_by_machine` are the VMs of a placement group, by machine.
+    """Affinity (`is_affinity`) or anti-affinity to a target: machines or racks by name. Hard hints reject machines;
+    soft ones count as violated or not, in the first key of racks (rack scope) or machines (machine scope). `target` is
+    the name given by the user, for the reason. `vms_by_machine` are the VMs of a placement group, by machine.
     """
 
     is_affinity: bool
@@ -198,10 +189,9 @@ class Hint(Struct, frozen=True):
 
 
 class PlacementConstraints(Struct, frozen=True):
-    """Constraints of a pool (or a VM) for the placement rule besides its SKU: the arguments of the rules.
-
-    `zones` None = all; `image` is the name of the VM's image, "" if unknown. Pools pass their constraints as a whole,
-    so a new argument is one more field.
+    """Constraints of a pool (or a VM) for the placement rule besides its SKU: the arguments of the rules. `zones` None
+    = all; `image` is the name of the VM's image, "" if unknown. Pools pass their constraints as a whole, so a new
+    argument is one more field.
     """
 
     zones: frozenset[str] | None = None
@@ -213,10 +203,7 @@ NO_CONSTRAINTS = PlacementConstraints()
 
 
 class Demand(Struct, frozen=True):
-    """VM to be placed.
-
-    `last_resort` is a machine used only if no other candidate remains (heal).
-    """
+    """VM to be placed. `last_resort` is a machine used only if no other candidate remains (heal)."""
 
     vm: VmName
     sku: VmSku
@@ -240,7 +227,7 @@ def build_standalone_demand(sku: VmSku, constraints: PlacementConstraints = NO_C
 
 
 def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
-    """Return the constraints of all pools, without zones and hints; none if they differ."""
+    """Return the constraints shared by all pools, apart from zones and hints; NO_CONSTRAINTS if they differ."""
     distinct_constraints = {replace(constraints, zones=None, hints=()) for constraints in pools}
     return distinct_constraints.pop() if len(distinct_constraints) == 1 else NO_CONSTRAINTS
 

@@ -47,7 +47,7 @@ class ApplianceClaim(Struct, frozen=True):
     @property
     def possible_existing_size(self) -> int:
         """Bytes that may be part of an existing volume."""
-        if self.is_bound is False:
+        if self.is_bound is False:  # None: not observed
             return 0
         return self.final_size if self.capacity is None else self.capacity
 
@@ -62,9 +62,9 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the appliance among the objects of one cluster, by `namespace/name`. `pod_counts`:
-    number of pods per workload. `observed_names` are the claims (namespace and name) listed by kubectl;
-    `is_complete`: there are no others.
+    """Return the claims on the storage appliance among the objects of one cluster, by name: of StatefulSets, of
+    ephemeral volumes of pods, and existing objects. `pod_counts`: number of pods per workload. `observed_names` are the
+    claims (namespace and name) listed by kubectl; `is_complete`: there are no others.
     """
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_complete=is_complete)
     claims: dict[str, ApplianceClaim] = {}
@@ -118,7 +118,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
             prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
             ordinal_claims = self.storage.templates.get((manifest.namespace, prefix))
             if ordinal_claims is None or not self.is_on_appliance(claim):
-                continue
+                continue  # not of this cluster's storage, or on other storage
             appliance_claim = ApplianceClaim(
                 _parse_requested_bytes(claim), is_bound=self._get_default_binding(), owner=owner
             )
@@ -126,7 +126,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
                 yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
     def build_existing_claim(self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None) -> ApplianceClaim:
-        """Return the appliance claim of an existing object."""
+        """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
         claim_name = (manifest.namespace, manifest.name)
         status = Fields(manifest, [], manifest.body).get_mapping("status")
         size = _parse_requested_bytes(spec)
@@ -138,15 +138,12 @@ class _ApplianceClaimReader(Struct, frozen=True):
 
     def is_on_appliance(self, claim: Fields) -> bool:
         """Return whether the volume of a claim is created on the appliance, by its class."""
-        class_name = claim.data.get("storageClassName")
-        if class_name is None:
-            classes = self.storage.classes
+        class_name, classes = claim.data.get("storageClassName"), self.storage.classes
+        if class_name is None:  # the platform's default class, unless other classes are known
             class_name = self.storage.default_class or (NEXUS_VOLUME if not classes else "")
         if class_name == NEXUS_VOLUME:
             return True
-        provisioners = {
-            name: storage_class.body.get("provisioner") for name, storage_class in self.storage.classes.items()
-        }
+        provisioners = {name: storage_class.body.get("provisioner") for name, storage_class in classes.items()}
         provisioner = provisioners.get(NEXUS_VOLUME)
         return provisioner is not None and provisioners.get(class_name) == provisioner
 
@@ -172,7 +169,9 @@ def compute_storage_demand(claims: Claims) -> ClaimDemand:
 
 
 def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
-    """Return the demand of claims. `existing_claims` are those of them that may have a volume."""
+    """Return the demand of claims with this total size, of it `existing_size` bytes possibly on the appliance already.
+    `existing_claims` are the claims with a possible volume.
+    """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
     unknown_claims = [claim for claim in existing_claims.values() if claim.is_bound is None]
     unknown_sizes = tuple(claim.possible_existing_size for claim in unknown_claims)
@@ -213,5 +212,5 @@ def _is_retained(claim: ApplianceClaim, stateful_sets: AbstractSet[tuple[str, st
 def _compute_final_size(prior_claim: ApplianceClaim, planned_claim: ApplianceClaim | None) -> int:
     """Return the final size of an existing claim: it may be enlarged, unless a StatefulSet created it."""
     if planned_claim is None or planned_claim.owner is not None:
-        return prior_claim.final_size
+        return prior_claim.final_size  # a changed template leaves existing claims as they are
     return max(prior_claim.final_size, planned_claim.final_size)

@@ -58,7 +58,7 @@ class CsiLimits(Struct, frozen=True):
         """Return the nodes with enough free storage of a class (any of the terms), None for all."""
         sufficient = [item for item in self.capacities.get(storage_class, ()) if item.size >= size]
         terms = tuple(item.term for item in sufficient if item.term is not None)
-        return None if len(terms) < len(sufficient) else terms
+        return None if len(terms) < len(sufficient) else terms  # some object has no term: all nodes
 
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
@@ -96,7 +96,9 @@ def _list_attach_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the free storage of an object; None without nodes or without an amount."""
+    """Return the largest possible volume by a CSIStorageCapacity, by default its capacity; None without nodes or
+    without an amount.
+    """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
     size = read_quantity(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity"))
@@ -121,12 +123,12 @@ def find_volume_driver(volume: Manifest) -> str:
 
 
 def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
-    """Return the limits of nodes and the attached volumes, by the claims of their volumes."""
+    """Return the limits of nodes, and their attached CSI volumes by claim, or by name without a claim."""
     attachments: list[tuple[str, str, str]] = []
     for node, driver, name in csi.attachments:
         volume = volumes.get(name)
         if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
-            continue
+            continue  # kube-scheduler does not count it either
         claim = get_mapping(volume.body, "spec", "claimRef")
         attachments.append((node, driver, f"{claim['namespace']}/{claim['name']}" if claim.get("name") else name))
     return AttachLimits(csi.maximums, tuple(attachments))

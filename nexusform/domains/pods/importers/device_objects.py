@@ -72,7 +72,11 @@ def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
             by_kind[manifest.kind].setdefault(_get_key(manifest), manifest)
     problems = [problem for manifest in by_kind[_SLICE].values() for problem in _list_slice_problems(manifest)]
     return DeviceObjects(
-        by_kind[_CLASS], by_kind[_CLAIM], by_kind[_TEMPLATE], tuple(problems), has_slices=bool(by_kind[_SLICE])
+        classes=by_kind[_CLASS],
+        claims=by_kind[_CLAIM],
+        templates=by_kind[_TEMPLATE],
+        problems=tuple(problems),
+        has_slices=bool(by_kind[_SLICE]),
     )
 
 
@@ -81,6 +85,7 @@ def _get_key(manifest: Manifest) -> str:
 
 
 def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
+    """Yield the facts of a ResourceSlice without evaluation here."""
     if manifest.version != _VERSION:
         yield f"{manifest.title} has version {manifest.version}, not {_VERSION}"
     for device in list_mappings(manifest.body, "spec", "devices"):
@@ -111,7 +116,7 @@ def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, .
     return tuple(
         AllocatedDevice(
             (str(result.get("driver")), str(result.get("pool")), str(result.get("device"))),
-            result.get("adminAccess") is True,
+            has_admin_access=result.get("adminAccess") is True,
         )
         for result in list_mappings(body, "status", "allocation", "devices", "results")
     )
@@ -171,6 +176,7 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
 
 
 def _parse_attribute(value: Any) -> Attribute | None:
+    """Return type and value of a device attribute, None if its type is unknown."""
     fields = get_mapping(value)
     return next(((kind, fields[kind]) for kind in _ATTRIBUTE_KINDS if isinstance(fields.get(kind), (str, int))), None)
 
@@ -201,6 +207,7 @@ def parse_device_claims(
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
         return PodDeviceClaims()
+    # Without slices, claims and classes may be missing in the files as well.
     reader = _DeviceClaimReader(objects, is_complete=is_complete and objects.has_slices)
     claims = tuple(reader.parse_reference(namespace, reference) for reference in references)
     problems = list(objects.problems) if objects.has_slices else ["no ResourceSlice is known"]
@@ -221,7 +228,7 @@ class _DeviceClaimReader:
         self.problems: list[str] = []
 
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
-        """Return the claim of one entry of a pod's resourceClaims."""
+        """Return the claim of one entry of a pod's resourceClaims: an existing one, or the pod's own by a template."""
         name = reference.get_text("resourceClaimName")
         template = reference.get_text("resourceClaimTemplateName")
         if name:
@@ -247,7 +254,7 @@ class _DeviceClaimReader:
     def _parse_claim(
         self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool = False
     ) -> DeviceClaim:
-        """Return the claim of an object or a template with this spec."""
+        """Return the claim of an object or a template with this spec; record facts about it without evaluation here."""
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
         if not spec and not self._is_complete:
@@ -262,9 +269,11 @@ class _DeviceClaimReader:
                 constraints.append(DeviceMatchConstraint(str(item["matchAttribute"]), requests_of_constraint))
             else:
                 self.problems.append(f"{manifest.title} has a constraint other than matchAttribute")
-        return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), next(iter(errors), ""))
+        first_error = next(iter(errors), "")
+        return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), error=first_error)
 
     def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
+        """Return a request of a claim: several alternatives (firstAvailable), or one (exactly); add its errors."""
         name = get_text(request, "name")
         first_available = list_mappings(request, "firstAvailable")
         alternatives: list[DeviceSubRequest] = []
@@ -284,7 +293,7 @@ class _DeviceClaimReader:
         if device_class is None:
             error = f"request {full_name}: device class {class_name} does not exist"
             is_missing = self._is_complete and self._objects.classes
-            (errors if is_missing else self.problems).append(error)
+            (errors if is_missing else self.problems).append(error)  # no pod gets a node, or it may exist
         self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
         class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))
@@ -308,6 +317,7 @@ class _DeviceClaimReader:
         )
 
     def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
+        """Return the CEL expressions of a list of selectors; record those without evaluation here."""
         expressions: list[str] = []
         for selector in list_mappings(fields, *path):
             expression = get_text(selector, "cel", "expression")

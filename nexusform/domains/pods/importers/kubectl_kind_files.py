@@ -23,7 +23,7 @@ class KubectlKindFiles(Struct, frozen=True):
 
 
 def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
-    """Read the file of each kind. A kind unknown to the server has no objects."""
+    """Read the file of each kind. A kind without a readable file is unread, unless it is unknown to the server."""
     contents: list[tuple[str, bytes]] = []
     unread_kinds: list[str] = []
     problems = list(list_dump_errors(directory, context))
@@ -43,7 +43,7 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
 def list_dump_errors(directory: str | None, context: ReadContext) -> Iterator[Problem]:
     """Yield a warning for each failed list of kubectl, with its message."""
     if directory is None:
-        return
+        return  # files are named instead
     base = directory.rstrip("/")
     for file in context.files.find_files(base, f"*{_SUFFIX}"):
         message = _read_kubectl_error(f"{base}/{file}", context)
@@ -52,6 +52,7 @@ def list_dump_errors(directory: str | None, context: ReadContext) -> Iterator[Pr
 
 
 def _read_kubectl_error(path: str, context: ReadContext) -> str:
+    """Return the first line of a file with kubectl's errors; "" if it is missing, unreadable or empty."""
     if not context.files.is_file(path):
         return ""
     try:

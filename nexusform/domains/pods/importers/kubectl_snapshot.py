@@ -206,7 +206,7 @@ class KubectlOutput(Struct):
 
 
 def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
-    """Parse files by name; the last file wins for duplicate objects."""
+    """Parse files by name; the last file wins for duplicate objects. Kinds without an effect on pods are skipped."""
     reading = KubectlOutput()
     for name, content in files:
         for body in _list_objects(name, content, reading.findings):
@@ -271,6 +271,7 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
 
 
 def _keep_needed_node_fields(body: _Object) -> _Object:
+    """Return the fields of a node read by `_build_node`."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     # The size in bytes of each image of a node by all its names.
     images = status.get("images")
@@ -289,11 +290,13 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
 
 
 def _keep_needed_object_fields(body: _Object) -> _Object:
+    """Return the fields of an object with an effect on pods, by the tables of its kind."""
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
     metadata = select_present_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
         annotations = select_present_fields(get_mapping(full_metadata, "annotations"), _KEPT_CLAIM_ANNOTATIONS)
         metadata |= {"annotations": annotations} if annotations else {}
+        # The claim of an ephemeral volume ends with its pod.
         if any(owner.get("kind") == "Pod" for owner in list_mappings(full_metadata, "ownerReferences")):
             metadata |= {"ownerReferences": [{"kind": "Pod"}]}
     status = select_present_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
@@ -303,7 +306,9 @@ def _keep_needed_object_fields(body: _Object) -> _Object:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the required parts of a pod as plain data; `promised`: it has no node, or a nominated one."""
+    """Return the required parts of a pod as plain data. `promised`: it has no node, or only a nominated one; `resized`:
+    its resources were changed in place.
+    """
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     containers: dict[str, list[_Object]] = {}
     is_resized = False
@@ -349,10 +354,8 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         pod = build_pod(name, body)
         if not pod.node:
             waiting_pods.append(pod)
-        elif body.get("promised"):
-            nominated_pods.append(pod)
         else:
-            pods.append(pod)
+            (nominated_pods if body.get("promised") else pods).append(pod)
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(pods),
@@ -414,7 +417,7 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
     """Return the selector of a pod's set, for the default spreading of its replacements, by the pod's labels."""
     if kind not in _SPREAD_KINDS:
-        return None
+        return None  # kube-scheduler spreads no other pods by default
     own_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
     return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
 
@@ -462,7 +465,7 @@ def _build_pod(
         spec=pod_spec,
         start_time=str(body.get("startTime", "")),
         template=None
-        if body.get("resized")
+        if body.get("resized")  # its resources are no longer those of its template
         else ObservedPodTemplate(
             next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
             parse_containers(root.get_mapping("spec")),
@@ -473,7 +476,9 @@ def _build_pod(
 
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
-    """Return kind and name of a pod's controller: the Deployment of a ReplicaSet, else the pod."""
+    """Return kind and name of a pod's controller: for a ReplicaSet of a Deployment the latter, without a controller the
+    pod itself.
+    """
     kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
     if kind == "Node":  # the kubelet's own, from a file on its node
         return "Pod", pod

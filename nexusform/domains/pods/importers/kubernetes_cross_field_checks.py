@@ -61,6 +61,7 @@ def _check_workload_spec(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
+    """Check the template of a controller with pods running forever (all but Jobs)."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if policy.text not in ("", "Always"):
@@ -72,10 +73,11 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
+    """Check that the selector of a workload is not empty and selects the labels of its template."""
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
-        return
+        return  # reported as missing or invalid
     if not labels.data and not expressions.data:
         yield selector, ".selector", "is empty; add the labels of its pods."
         return
@@ -97,11 +99,11 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
     yield from _check_workload_spec(spec)
-    deadline = spec.get_node("progressDeadlineSeconds")
-    ready_seconds = _get_number(spec.get_node("minReadySeconds"), 0)
-    if _get_number(deadline, _DEADLINE) <= ready_seconds:
-        position = spec.get_node("minReadySeconds") if deadline.is_absent else deadline
-        yield position, ".progressDeadlineSeconds", f"must be more than minReadySeconds ({ready_seconds})."
+    deadline, ready_seconds = spec.get_node("progressDeadlineSeconds"), spec.get_node("minReadySeconds")
+    seconds = _get_number(ready_seconds, 0)
+    if _get_number(deadline, _DEADLINE) <= seconds:
+        node = ready_seconds if deadline.is_absent else deadline  # the one in the document
+        yield node, ".progressDeadlineSeconds", f"must be more than minReadySeconds ({seconds})."
 
 
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
@@ -121,7 +123,7 @@ def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
 def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
     """Check that the pod, or a claim template of its workload, has the mounted volumes."""
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
-        return
+        return  # of the wrong type
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
     for key in _CONTAINERS:
         for container, path in _list_items_with_path(pod, key):
@@ -142,7 +144,7 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
 
 def _check_template(template: Node) -> Iterator[CheckFailure]:
     for node, _, text in list_metadata_problems(template.get_node("metadata")):
-        path, _, message = text.partition(" ")
+        path, _, message = text.partition(" ")  # a sentence begins with the path
         yield node, f".{path}", message
 
 
@@ -207,6 +209,7 @@ def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
 
 
 def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
+    """Check the number of values of a selector requirement by its operator."""
     operator, values = requirement.get_node("operator").text, requirement.get_node("values")
     count = len(values.data) if isinstance(values.data, list) else 0
     match operator:

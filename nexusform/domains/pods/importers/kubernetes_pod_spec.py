@@ -98,7 +98,7 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
     # Kubernetes uses the lowest of several defaults.
     default, name = min(defaults, default=(0, ""))
     if name in non_preempting:
-        non_preempting.add("")
+        non_preempting.add("")  # pods without a class have the default
     return Priorities(priorities, default, frozenset(non_preempting), is_complete)
 
 
@@ -127,7 +127,9 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
 
 
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
-    """Return the pod spec of a template's `metadata` and `spec`."""
+    """Return the scheduler's pod spec of a template's `metadata` and `spec`, and report invalid or unpredicted fields.
+    Volumes and devices are added later.
+    """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
         spec.report("containers", "needs at least one container.")
@@ -194,6 +196,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
 
 
 def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
+    """Return the fields of a pod spec read by ResourceQuotas besides requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     for section, name in product(("requests", "limits"), ("cpu", "memory")):
@@ -201,7 +204,10 @@ def _collect_quota_figures(spec: Fields) -> PodQuotaFields:
             unspecified.append(f"{section}.{name}")
     limits = _sum_container_requests(spec, lambda container: _get_reported_amounts(container, "limits"))
     return PodQuotaFields(
-        _sort_amounts(limits), tuple(unspecified), "activeDeadlineSeconds" in spec, spec.get_text("priorityClassName")
+        limits=_sort_amounts(limits),
+        unspecified=tuple(unspecified),
+        has_deadline="activeDeadlineSeconds" in spec,
+        priority_class=spec.get_text("priorityClassName"),
     )
 
 
@@ -221,9 +227,9 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     for container in containers:
         container_requests = []
         for name, amount in _sort_amounts(_get_effective_requests(container, is_reported=True)):
-            if name == "cpu" and is_guaranteed and amount % 1000 == 0:
+            if name == "cpu" and is_guaranteed and amount % 1000 == 0:  # only whole CPUs are exclusive
                 container_requests.append(("cpu", amount // 1000))
-            elif "/" in name or name.startswith(HUGEPAGES):
+            elif "/" in name or name.startswith(HUGEPAGES):  # a device such as nvidia.com/gpu
                 container_requests.append((name, amount))
         if container_requests:
             requests.append(tuple(container_requests))
@@ -231,6 +237,7 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
 
 
 def _is_guaranteed(container: Fields) -> bool:
+    """Return whether a container has limits of CPU and memory, and equal requests (QoS class Guaranteed)."""
     resources = container.get_mapping("resources")
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported=True)
     requests = {**limits, **_parse_quantities(resources.get_mapping("requests"), is_reported=True)}
@@ -238,7 +245,9 @@ def _is_guaranteed(container: Fields) -> bool:
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the priority of the pod's class; 0, and a warning, for an undefined class."""
+    """Return the priority of the pod's class; without a class its own or the default one. For an undefined class,
+    return 0 and report it.
+    """
     name = spec.get_text("priorityClassName")
     if not name:
         return get_integer(spec.data, "priority", priorities.default)
@@ -314,7 +323,7 @@ def _sum_container_requests(spec: Fields, read_amounts: Callable[[Fields], Amoun
     init_maximum: Amounts = {}
     for container in spec.list_mappings("initContainers"):
         amounts = read_amounts(container)
-        if _is_sidecar(container):
+        if _is_sidecar(container):  # it runs on beside all later containers
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
             amounts = dict(sidecar_total)
@@ -344,7 +353,7 @@ def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))
         if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:
-            if not is_reported:
+            if not is_reported:  # else another reading reports it
                 fields.report(name, f'is "{format_scalar(value)}", not an amount such as 500m or 2Gi.')
             continue
         amounts[name] = quantity.round_to_milli() if name == "cpu" else quantity.round_to_units()
@@ -357,7 +366,7 @@ def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
 
 
 def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
-    """Return a label selector; None if it is absent (selects nothing)."""
+    """Return a label selector, and report its problems; None if it is absent (selects nothing)."""
     if parent.data.get(key) is None:
         return None
     fields = parent.get_mapping(key)
@@ -392,11 +401,11 @@ def _parse_node_affinity(
 
 
 def parse_node_term(fields: Fields) -> NodeSelectorTerm:
-    """Return one nodeSelectorTerm."""
+    """Return one nodeSelectorTerm, and report its invalid requirements."""
     labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
     names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
     for requirement in labels:
-        if requirement.operator in (GREATER, LESS):
+        if requirement.operator in (GREATER, LESS):  # only node selectors have these operators
             if len(requirement.values) != 1:
                 fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
             continue
@@ -413,7 +422,7 @@ def _parse_pod_affinity(
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
     """Return the required and the preferred terms of podAffinity or podAntiAffinity (`key`)."""
     fields = affinity.get_mapping(key)
-    required = tuple(_parse_pod_term(term, namespace, labels, 0) for term in fields.list_mappings(_REQUIRED))
+    required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
     for item in fields.list_mappings(_PREFERRED):
         weight = item.get_integer("weight", 0, minimum=1)
@@ -446,7 +455,9 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
 def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Return a selector with the values of the pod's own labels for these keys; missing ones are ignored."""
+    """Return a selector with requirements for the values of the pod's own labels by matchLabelKeys and
+    mismatchLabelKeys; keys without a label are ignored. None selects nothing.
+    """
     keys = [(key, IN) for key in fields.get_texts("matchLabelKeys")]
     keys += [(key, NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
     if not keys:
@@ -482,7 +493,9 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
 
 
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec, and those added by admission or by the DaemonSet controller."""
+    """Return the tolerations of a pod spec, with those added by admission (300 seconds on unready nodes), or for a
+    DaemonSet by its controller (no time limit, and further ones).
+    """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):
         operator = fields.get_choice("operator", (EQUAL, EXISTS), EQUAL)

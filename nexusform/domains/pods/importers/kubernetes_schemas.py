@@ -62,13 +62,16 @@ def _load_schemas() -> _KubernetesSchemas:
 
 @cache
 def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
+    """Return the shape of each field of a type, with the rule of the field."""
     rules = parse_field_rules().get(type_name, {})
     fields = _load_schemas().types[type_name]
-    return {name: _build_shape(holds, rules.get(name, _NO_RULE)) for name, holds in fields.items()}
+    return {name: _build_shape(type_text, rules.get(name, _NO_RULE)) for name, type_text in fields.items()}
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
-    """Return the shape of a type: `[` before that of list items, `{` before that of values, a scalar, or a name."""
+    """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar, any other text
+    the name of a type. `rule` is about the scalar, or each item.
+    """
     prefix = type_text[0]
     if prefix in _CONTAINERS:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
@@ -80,8 +83,8 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
 
 
 def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an object by the rules of the API. Objects in envelopes are applied without
-    validation of their keys: there they are warnings.
+    """Yield the problems of an object by the rules of the API. The hub does not validate the content of an envelope:
+    problems of objects there are warnings.
     """
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
@@ -114,6 +117,7 @@ class _SchemaValidator:
         data = node.data
         if data is None or shape.kind is FieldKind.ANY:
             return
+        # A scalar, a value of the wrong type, an object with fields, or a list or mapping of items.
         if shape.items is None and not shape.type:
             yield from self._check_scalar(node, shape, path)
         elif not shape.kind.is_valid(data):
@@ -124,9 +128,9 @@ class _SchemaValidator:
             check = CHECKS.get(shape.type)
             # Skip the check if keys below are unknown.
             if check is not None and self._unknown_key_count == count_before:
-                for part, end, detail in check(node):
+                for part, path_end, detail in check(node):
                     build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
-                    yield build_problem(part, f"{path}{end} {detail}")
+                    yield build_problem(part, f"{path}{path_end} {detail}")
         else:
             yield from self._check_items(node, shape, path)
 
@@ -322,6 +326,7 @@ def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
 
 
 def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
+    """Return the name of a field and its rule: `replicas0..` (see _RULES for the notation)."""
     parts = _FIELD.match(text)
     assert parts is not None, text
     minimum: int | None = None

@@ -86,7 +86,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
-    default = ""
+    default_class = ""
     manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -100,7 +100,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
                 classes[manifest.name] = manifest
                 annotations = _get_silent_fields(manifest, "metadata").get_mapping("annotations")
                 if annotations.get_text(_DEFAULT_CLASS) == "true":
-                    default = manifest.name
+                    default_class = manifest.name
     referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
     volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
@@ -115,7 +115,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
         classes=classes,
         claims=claims,
         templates=templates,
-        default_class=default,
+        default_class=default_class,
         is_complete=is_complete,
         csi=collect_csi_objects(manifests),
     )
@@ -138,9 +138,9 @@ def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bo
     """Return whether a claimRef refers to this claim, not to a deleted one of the same name."""
     uid = reference.get_text("uid")
     if not uid:
-        return True
+        return True  # reserved by name, for any claim
     if claim is None:
-        return not is_complete
+        return not is_complete  # it may exist
     return _get_silent_fields(claim, "metadata").get_text("uid", uid) == uid
 
 
@@ -207,18 +207,20 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         else:
             disks += _list_exclusive_disks(volume)
     return PodVolumes(
-        _filter_unique(needs),
-        _filter_unique(claims),
-        tuple(exclusive_claims),
-        tuple(disks),
-        claim_count,
-        tuple(missing_objects),
-        tuple(bound_claims),
+        needs=_filter_unique(needs),
+        claims=_filter_unique(claims),
+        exclusive_claims=tuple(exclusive_claims),
+        disks=tuple(disks),
+        claim_count=claim_count,
+        missing_objects=tuple(missing_objects),
+        bound_claims=tuple(bound_claims),
     )
 
 
 def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
-    """Return the volumes of a pod by one claim: missing, unusable, bound, in provisioning, or unbound."""
+    """Return the volumes of a pod by one claim: missing, from a template of a StatefulSet, unusable, bound, in
+    provisioning, or unbound.
+    """
     name = source.get_text("claimName")
     reference = (source, "claimName")
     claim_object = storage.claims.get((namespace, name))
@@ -228,7 +230,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
             return _report_missing_claim(name, reference, storage)
         exclusive_claims = _list_exclusive_claims(namespace, name, template_claim)
         unbound_claim = _build_unbound_claim(f"{namespace}/{name}", template_claim, reference, storage)
-        return PodVolumes((), _filter_unique([unbound_claim]), exclusive_claims)
+        return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
     claim = _get_silent_fields(claim_object, "spec")
     exclusive_claims = _list_exclusive_claims(namespace, name, claim)
     error = _explain_unschedulable_claim(claim_object, storage)
@@ -247,11 +249,13 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         bound_claims = _list_bound_claims(claim_object, storage)
         return PodVolumes((need,), exclusive_claims=exclusive_claims, bound_claims=bound_claims)
     unbound_claim = _build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)
-    return PodVolumes((), _filter_unique([unbound_claim]), exclusive_claims)
+    return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
 
 
 def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
-    """Warn about a claim without a manifest, and return the volumes of its pods: Pending if it cannot exist."""
+    """Warn about a claim without a manifest, and return the volumes of its pods. They stay Pending if all objects of
+    the cluster are known, else the claim is ignored.
+    """
     text, summary = f'names the claim "{name}", but no manifest defines it', f"claim {name} is not on the cluster"
     if not storage.is_complete:
         _warn_unknown_nodes(reference, text, summary)
@@ -292,6 +296,7 @@ def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
 
 
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
+    """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
     is_number = ordinal.isdecimal() and str(int(ordinal)) == ordinal
@@ -402,15 +407,15 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     if "deletionTimestamp" in metadata:
         return f'persistentvolumeclaim "{name}" is being deleted'
     if not volume_name:
-        return ""
+        return ""  # still to be bound
     volume = storage.volumes.get(volume_name)
-    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):
+    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):  # the volume controller has bound it
         return f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
     if volume is None:
         return UNBOUND if is_observed else ""
     volume_spec = _get_silent_fields(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
-    if reference.data:
+    if reference.data:  # reserved for this claim, or another one
         has_name = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
         is_owner = has_name and _is_same_claim(reference, claim, is_complete=storage.is_complete)
         return "" if is_owner else UNBOUND
@@ -420,7 +425,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
-    """Return the nodes that reach the volume of a bound claim; None for all, or if unknown."""
+    """Return the nodes in reach of the volume of a bound claim; None for all, or if unknown (then with a warning)."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
     if volume is None:
@@ -453,7 +458,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         if class_name and _can_bind_free_volume(unbound_claim, storage):
             return replace(unbound_claim, waits_for_pod=True)
         if configured_class == "":
-            return unbound_claim
+            return unbound_claim  # no class: an existing volume is required
         class_text = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
         text = f"requests a volume {class_text}, but no manifest defines it"
         summary = f"StorageClass {class_name} is not on the cluster"
@@ -469,7 +474,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     driver = find_csi_provisioner(class_object)
     has_separation_rules = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
     if provisioning_terms is _ALL_NODES and not has_separation_rules:
-        return None
+        return None  # no node is better than another
     is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)
     return replace(
         unbound_claim,

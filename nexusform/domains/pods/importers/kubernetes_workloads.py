@@ -84,17 +84,20 @@ def collect_workloads(
         if (manifest.group, manifest.kind) == ("", "Service"):
             selector = get_mapping(manifest.body, "spec", "selector")
             selectors.setdefault(manifest.namespace, []).append({k: str(v) for k, v in selector.items()})
+    previous_by_title = {
+        (manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests
+    }
     reader = _WorkloadReader(
-        collect_priority_classes(all_manifests, is_complete=is_complete),
-        collect_admission_rules(all_manifests),
-        collect_storage(all_manifests, is_complete=is_complete),
-        selectors,
-        _collect_autoscalers(all_manifests),
-        live_workloads,
-        group_replica_sets(live_workloads.values()),
-        {(manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests},
-        _collect_device_classes(all_manifests),
-        collect_device_objects(all_manifests),
+        priorities=collect_priority_classes(all_manifests, is_complete=is_complete),
+        rules=collect_admission_rules(all_manifests),
+        storage=collect_storage(all_manifests, is_complete=is_complete),
+        services=selectors,
+        autoscalers=_collect_autoscalers(all_manifests),
+        live_workloads=live_workloads,
+        replica_sets=group_replica_sets(live_workloads.values()),
+        previous_manifests=previous_by_title,
+        device_classes=_collect_device_classes(all_manifests),
+        devices=collect_device_objects(all_manifests),
         is_complete=is_complete,
     )
     workloads = []
@@ -105,7 +108,7 @@ def collect_workloads(
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
             job = Fields(manifest, reader.findings, manifest.body).get_mapping("spec").get_mapping("jobTemplate")
             pod_spec = job.get_mapping("spec").get_mapping("template").get_mapping("spec")
-            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)
+            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)  # its pods are not predicted
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
     return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
 
@@ -147,7 +150,7 @@ class _WorkloadReader(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
-        """Return the workload of a manifest, its pods after admission."""
+        """Return the workload of a manifest, its pods as changed by admission, and report problems of its fields."""
         # Fields of other managers are no part of the template that this manifest applies.
         template_digest = compute_template_hash(_get_template(manifest))
         manifest, original = self._merge_live_fields(manifest), manifest
@@ -220,14 +223,17 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload with the revisions of its current template, as far as the live objects show them."""
+        """Return a workload as far as the live objects show it: with the revisions of its current template and its
+        previous maximum of pods, or for a Job with the pods left to run.
+        """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
-        if live.remaining_pods is not None:
+        if live.remaining_pods is not None:  # a Job; its pods keep their template
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
         revisions = find_current_revisions(template, live, replica_sets)
-        if revisions == () and manifest.kind in _REVISION_KINDS:
+        if revisions == () and manifest.kind in _REVISION_KINDS:  # the live template is another one
             return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
+        # 0: unknown. Other numbers are those before the Deployment was scaled.
         is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
         maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
@@ -236,7 +242,7 @@ class _WorkloadReader(Struct):
         """Return a manifest with the live fields left to others, and warn about replicas among them."""
         live = self.live_workloads.get(manifest.workload_key)
         if live is None:
-            return manifest
+            return manifest  # not on the cluster, or not observed
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         merged = merge_live_fields(manifest, live, previous)
         kept_replicas = _get_replicas(merged)
@@ -268,7 +274,9 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement, if it has one."""
+        """Return a workload with the replicas set by its autoscaler before the first measurement, if it has one, and
+        report the bounds.
+        """
         scaler = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name))
         if scaler is None:
             return workload
@@ -345,6 +353,7 @@ def _limit_pods(spec: Fields, key: str, pods: int) -> int:
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
+    """Return a Deployment with its update strategy and pause, and report invalid fields."""
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")
@@ -369,6 +378,7 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
+    """Return a StatefulSet with its update strategy, its first ordinal and its order."""
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     policy = spec.get_choice("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")
@@ -382,6 +392,7 @@ def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
+    """Return a DaemonSet with its update strategy, percentages unresolved: they are of its nodes."""
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     rolling_update = updates.get_mapping("rollingUpdate")
@@ -422,7 +433,7 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
     percent = _PERCENT.match(_get_amount_text(fields, key, _DEFAULT_SHARE))
     if percent is None:
         fields.report(key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.')
-        return int(rounds_up)
+        return int(rounds_up)  # 1 of surge, 0 unavailable: a valid rollout
     share = replicas * int(percent[1])
     return -(-share // 100) if rounds_up else share // 100
 
@@ -476,7 +487,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     version = (manifest.group, manifest.version)
     is_replication_controller = manifest.kind == "ReplicationController"
     if not isinstance(spec, dict) or (version not in _OLD_VERSIONS and not is_replication_controller):
-        return manifest
+        return manifest  # current, or reported as invalid later
     if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)

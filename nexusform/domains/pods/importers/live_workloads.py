@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
 
 LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
@@ -68,9 +69,11 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the required parts of a live workload as plain data, without environments and arguments."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
+    # A subresource (scale) is written by others, such as an autoscaler.
     others = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
-    owned = [get_mapping(item, "fieldsV1", "f:spec") for item in others]
-    fields = [leaf for tree in owned for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
+    field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in others]
+    fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
+    # Without managedFields, only replicas not set by the last manifest are known to be those of another manager.
     if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]
     owner = get_controller_reference(metadata)
@@ -90,8 +93,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reference to the controller of an object; {} without one."""
-    owners = list_mappings(metadata, "ownerReferences")
-    return next((owner for owner in owners if owner.get("controller")), {})
+    return next((owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")), {})
 
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
@@ -102,7 +104,7 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
     if isinstance(completions, int):
         return max(0, completions - int(succeeded))
-    return int(status.get("active") or 0) if succeeded else None
+    return int(status.get("active") or 0) if succeeded else None  # a work queue starts no pod after the first success
 
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
@@ -115,25 +117,21 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
     """Return the record of a workload reduced by `reduce_live_workload`."""
     key = str(data["key"])
     return LiveWorkload(
-        key,
-        tuple((_freeze_path(path), value) for path, value in data["fields"]),
-        data["managed"],
-        _select_placement_fields(data["template"]) if data["template"] else {},
-        data["revision"],
-        data["owner"],
-        data.get("desired_pods", 0),
-        data.get("max_pods", 0),
-        data.get("remaining"),
+        key=key,
+        foreign_fields=tuple((_freeze_path(path), value) for path, value in data["fields"]),
+        has_managers=data["managed"],
+        template=_select_placement_fields(data["template"]) if data["template"] else {},
+        revision=data["revision"],
+        owner=data["owner"],
+        desired_pods=data.get("desired_pods", 0),
+        max_pods=data.get("max_pods", 0),
+        remaining_pods=data.get("remaining"),
     )
 
 
 def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[LiveWorkload]]:
     """Return the ReplicaSets by the key of their Deployment."""
-    sets: dict[str, list[LiveWorkload]] = {}
-    for live in workloads:
-        if live.owner:
-            sets.setdefault(live.owner, []).append(live)
-    return sets
+    return group_by((live for live in workloads if live.owner), lambda live: live.owner)
 
 
 def find_current_revisions(
@@ -151,9 +149,10 @@ def find_current_revisions(
 def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod spec with an effect on placement, for a comparison."""
     selected = _select_pod_template_fields(template)
-    selected.pop("schedulerName", None)
+    selected.pop("schedulerName", None)  # the API server adds its default
     for section in _CONTAINER_SECTIONS:
-        manifest = Manifest("", "v1", "Pod", "", "", {}, {"containers": selected.pop(section, [])}, 1)
+        body = {"containers": selected.pop(section, [])}
+        manifest = Manifest(group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1)
         selected[section] = parse_containers(Fields(manifest, [], manifest.body))
     return selected
 
@@ -199,6 +198,7 @@ def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_pod_template_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pod spec with an effect on placement, containers without environments."""
     selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
     for section in _CONTAINER_SECTIONS:
         if section in selected:
@@ -218,9 +218,9 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
             identity = tuple(sorted(json.loads(name).items()))
             inner_value, step = _find_list_item(value, identity), identity
         else:
-            continue
+            continue  # the item itself (`.`), or an item of a set
         if inner_value is None:
-            continue
+            continue  # without an effect on placement, or removed
         if subtree and isinstance(inner_value, dict | list):
             yield from _list_owned_field_values(subtree, inner_value, (*path, step))
         else:

@@ -109,7 +109,7 @@ class ParsedManifests(Struct, frozen=True):
 
 
 def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
-    """Parse all objects of a YAML text like `kubectl apply`; `file` names the text in findings."""
+    """Parse all objects of a YAML text like `kubectl apply`; `file` names the text in findings (all errors here)."""
     stream = parse_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
@@ -126,7 +126,9 @@ def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manif
 
 
 def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION) -> Manifest | None:
-    """Return the manifest of a body, by default a stored one without a text position."""
+    """Return the manifest of a body, by default a stored one without a text position; None if it is no object, or a
+    list of several.
+    """
     reader = _ManifestReader(file, [])
     reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
@@ -138,7 +140,9 @@ def is_envelope(manifest: Manifest) -> bool:
 
 
 def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an envelope by the rules of the API."""
+    """Yield the problems of an envelope by the rules of the API: at most one of its version or data, then each unknown
+    field.
+    """
     data = get_mapping(envelope.body, "data")
     count = len(data)
     text = ""
@@ -157,7 +161,9 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
 
 
 def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
-    """Return the objects as applied to members: every envelope is replaced by its content."""
+    """Return the objects as applied to members: every envelope is replaced by its content. Findings are those of the
+    content, and of obsolete ConfigMap envelopes.
+    """
     objects: list[Manifest] = []
     findings: list[Problem] = []
     for manifest in manifests:
@@ -241,9 +247,9 @@ class _ManifestReader:
             return
         kind, items = body.get("kind"), body.get("items")
         if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
-            positions = document.position.children.get("items", document.position).children
+            item_positions = document.position.children.get("items", document.position).children
             for index, item in enumerate(items):
-                self.add_document(YamlDocument(item, positions.get(index, document.position)))
+                self.add_document(YamlDocument(item, item_positions.get(index, document.position)))
             return
         manifest = self._build_manifest(body, document)
         if manifest is not None:
@@ -319,11 +325,13 @@ def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
     """Return the namespace of an object; "" if it is cluster-scoped, as are unknown kinds without a namespace."""
     if kind in _CLUSTER_SCOPED:
         return ""
+    # Groups of Kubernetes itself: "apps", "networking.k8s.io".
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return namespace or ("default" if is_built_in else "")
 
 
 def _unwrap_configmap(envelope: Manifest) -> ParsedManifests:
+    """Return the objects of an obsolete ConfigMap envelope, parsed from its texts, and a warning about it."""
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
     findings = [build_problem(envelope.file, envelope.position, DEPRECATED, detail, Severity.WARNING)]
     objects: list[Manifest] = []
@@ -372,7 +380,7 @@ class Fields:
         self.findings.append(build_problem(self.manifest.file, position, id, text, severity, short_text))
 
     def get_mapping(self, key: str) -> Fields:
-        """Return the mapping under a key."""
+        """Return the mapping under a key, empty if absent; another value is reported."""
         value = self._get_valid_value(key, _MAPPING)
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
 
@@ -382,11 +390,12 @@ class Fields:
         violation = None if value is None else validate_value(value, shape)
         if violation is None:
             return value
+        # A scalar with an obvious meaning is converted, with a warning.
         self.report(key, violation.detail, Severity.WARNING if violation.intended_text else Severity.ERROR)
         return violation.intended_text or None
 
     def list_mappings(self, key: str) -> Iterator[Fields]:
-        """Yield the mappings of a list under a key. A single mapping counts as one item."""
+        """Yield the mappings of a list under a key. A single mapping counts as one item; other items are reported."""
         value = self.data.get(key)
         if isinstance(value, dict):
             self.report(key, "must be a list; it is read as a list of one.", Severity.WARNING)

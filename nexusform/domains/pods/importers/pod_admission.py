@@ -131,7 +131,7 @@ def _find_excess_request(resources: Fields) -> str:
 
 
 def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields]) -> str:
-    """Return a clause about containers outside the bounds of a LimitRange; "" if they are inside."""
+    """Return a clause about the sum of these containers outside the bounds of a LimitRange; "" if it is inside."""
     for section, adjective, noun, bounds_by_name in (
         ("requests", "minimum", "request", bounds.minimum),
         ("limits", "maximum", "limit", bounds.maximum),
@@ -141,19 +141,18 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
             readings = (_read_nano(container.get_mapping("resources"), section, name) for container in containers)
             amounts = [amount for amount in readings if amount is not None]
             if bound_quantity is None:
-                continue
+                continue  # an invalid bound is reported at the LimitRange
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
             if len(amounts) < len(containers):
                 return f"{clause}. No {noun} is specified"
             total = sum(amounts)
-            is_out = total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano
-            if is_out:
+            if total < bound_quantity.nano if section == "requests" else total > bound_quantity.nano:
                 return f"{clause}, but {noun} is {total / 10**9:g}"
     return ""
 
 
 def _read_nano(resources: Fields, section: str, name: str) -> int | None:
-    """Return an amount in billionths, a missing request by the limit; None if it is missing or invalid."""
+    """Return an amount of a resource in billionths, for a missing request the limit; None if missing or invalid."""
     value = resources.get_mapping(section).data.get(name)
     if value is None and section == "requests":
         value = resources.get_mapping("limits").data.get(name)
@@ -171,11 +170,10 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
             for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
                 operator = item.get_text("operator", EXISTS)
                 scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
-            fields = spec.get_mapping("hard")
             limits = []
-            for name, value in fields.data.items():
+            for name, value in spec.get_mapping("hard").data.items():
                 quantity = read_quantity(value)
-                if quantity is not None:
+                if quantity is not None:  # else it is reported at the ResourceQuota
                     amount = quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
                     limits.append((name, amount))
             quotas.append(ResourceQuota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
@@ -190,7 +188,7 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
             spec = _create_unreported_fields(manifest).get_mapping("spec")
             selector = parse_selector(spec, "selector")
             minimum, maximum = (format_scalar(spec.data.get(name)) for name in ("minAvailable", "maxUnavailable"))
-            if selector is not None:
+            if selector is not None:  # else it covers no pod
                 evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
                 names = (manifest.namespace, manifest.name)
                 budgets.append(PodDisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
@@ -198,7 +196,7 @@ def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDi
 
 
 def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the pod spec after admission, as read by the scheduler."""
+    """Return the pod spec after admission, and report missing RuntimeClasses and networks."""
     # In the order of the API server.
     spec = _apply_limit_ranges(spec, rules.defaults.get(namespace))
     spec = _apply_runtime_class(spec, rules)
@@ -238,12 +236,13 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     overhead = body.get_mapping("overhead").get_mapping("podFixed").data
     if tolerations:
         changed_spec["tolerations"] = tolerations
-    if overhead and "overhead" not in spec:
+    if overhead and "overhead" not in spec:  # the API server would reject another one
         changed_spec["overhead"] = overhead
     return _replace_data(spec, changed_spec)
 
 
 def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fields:
+    """Return the spec with the LimitRange defaults of its namespace in all containers; None: it has none."""
     if defaults is None:
         return spec
     changed_spec = dict(spec.data)
@@ -255,8 +254,9 @@ def _apply_limit_ranges(spec: Fields, defaults: LimitRangeDefaults | None) -> Fi
 
 
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
+    """Return a container with the default requests and limits of its namespace for resources without its own."""
     if not _has_readable_resources(container):
-        return container
+        return container  # reported with the pod
     resources = get_mapping(container, "resources")
     limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
     # An explicit limit becomes the request before LimitRanges apply.
@@ -273,7 +273,9 @@ def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Add requests for the devices of the networks named in the pod's annotation."""
+    """Return the spec with requests for the devices of the networks named in the pod's annotation. Unknown networks are
+    reported.
+    """
     needed_resources: Counter[str] = Counter()
     for name in _parse_network_names(annotations, namespace):
         if name not in rules.networks:
@@ -293,7 +295,7 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface."""
+    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON."""
     text = annotations.get_text(NETWORKS).strip()
     if not text.startswith("["):
         parts = [part.strip().partition("@")[0] for part in text.split(",")]
@@ -323,7 +325,7 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 
 
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
-    """Add the missing resources of the pod's networks to the requests of the first container."""
+    """Return the containers, the first one with further requests (and equal limits) for these missing resources."""
     first_container = next(iter(containers), None)
     if not _has_readable_resources(first_container):
         return containers

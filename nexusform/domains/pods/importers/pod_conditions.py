@@ -67,7 +67,7 @@ def parse_time(text: Any) -> int:
 
 
 def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether a node is ready ("" if unknown), and its newest heartbeat in seconds since 1970."""
+    """Return the status of a node's Ready condition ("" without one), and its newest heartbeat (seconds since 1970)."""
     status = get_mapping(body, "status")
     ready = get_text(_find_condition(status, "Ready"), "status")
     newest = max((parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")), default=0)
@@ -81,7 +81,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     status = get_mapping(pod, "status")
     containers, statuses = get_value_at_path(pod, "spec", section), list_mappings(status, _STATUSES[section])
     if not isinstance(containers, list) or not statuses:
-        return containers
+        return containers  # invalid, or not started
     # The larger of actual and allocated resources. Without status.resources the scheduler reads the spec alone.
     allocated_by_name = {
         get_text(container_status, "name"): _merge_larger_amounts(
@@ -94,9 +94,9 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     is_infeasible = _find_condition(status, "PodResizePending").get("reason") == "Infeasible"
     changed_containers = []
     for container in containers:
-        is_running = section == "containers" or get_text(container, "restartPolicy") == "Always"
+        keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"  # or a sidecar
         amounts = allocated_by_name.get(get_text(container, "name"))
-        if not is_running or not amounts:
+        if not keeps_running or not amounts:
             changed_containers.append(container)
             continue
         resources = get_mapping(container, "resources")
@@ -107,6 +107,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
 
 
 def _merge_larger_amounts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the resources of both, each with the larger amount."""
     amounts = dict(first)
     for name, amount in second.items():
         if name not in amounts or read_quantity_or_zero(amounts[name]) < read_quantity_or_zero(amount):

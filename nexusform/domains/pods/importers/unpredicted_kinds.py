@@ -98,7 +98,7 @@ def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collec
 
 
 def _describe_effect_on_pods(manifest: Manifest) -> str:
-    """Return the effect of an object on pods by the table; for other kinds by their group."""
+    """Return the effect of an object on pods, "" if it has none: by the table, for other kinds by their group."""
     group, kind = manifest.group, manifest.kind
     effect = _EFFECTS.get((group, kind), _EFFECTS.get((group, _ANY)))
     if effect is not None:

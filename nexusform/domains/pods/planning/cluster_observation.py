@@ -137,7 +137,7 @@ def match_cluster_snapshot(
 
 
 def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
-    """Return an object of a driver with the name of its node in the plan."""
+    """Return an object about a node (of a CSI or device driver) with the name of the node in the plan."""
     if manifest.kind == "CSINode" and manifest.name in names:
         return replace(manifest, name=names[manifest.name])
     spec = get_mapping(manifest.body, "spec")
@@ -190,7 +190,9 @@ def _build_existing_pods(
     names: Mapping[str, str],
     charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ExistingPod]:
-    """Return the existing pods, numbered per workload, with the budgets charged for evictions."""
+    """Return the existing pods, numbered per workload (StatefulSets by ordinal), with the budgets charged for their
+    evictions. `names` maps observed names of nodes to names in the plan.
+    """
     times = sorted({pod.start_time for pod in pods} - {""})
     ages = {start_time: index - len(times) for index, start_time in enumerate(times)}  # -1: newest
     numbers: dict[str, int] = {}
@@ -204,11 +206,11 @@ def _build_existing_pods(
         numbers[workload] = number + 1
         existing_pods.append(
             ExistingPod(
-                workload,
-                number,
-                names[pod.node],
-                pod.spec,
-                ages.get(pod.start_time, 0),
+                workload=workload,
+                number=number,
+                node=names[pod.node],
+                spec=pod.spec,
+                age=ages.get(pod.start_time, 0),
                 observed_template=pod.template,
                 charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
                 condition=pod.condition,
@@ -219,7 +221,7 @@ def _build_existing_pods(
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
-    """Return the pods created by DaemonSets on nodes without an observation."""
+    """Return the pods created by observed DaemonSets on these nodes, not listed by kubectl as they are new."""
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
@@ -250,7 +252,7 @@ def merge_observed_pods(
             "/DaemonSet/" not in pod.workload
             and taints.compute_toleration_seconds(pod.spec, nodes[pod.node]) is not None
         )
-        if not is_evicted or pod.workload not in predicted_nodes:
+        if not is_evicted or pod.workload not in predicted_nodes:  # else state has its replacement
             observed_pods.setdefault(pod.workload, []).append(pod)
     result: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():
@@ -262,7 +264,7 @@ def merge_observed_pods(
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
     """Return pods of one workload with the numbers recorded for their nodes, if there are any."""
     if "/StatefulSet/" in pods[0].workload:
-        return list(pods)
+        return list(pods)  # numbered by their ordinals
     numbers_by_node = group_by(predicted_nodes, lambda number: predicted_nodes[number])
     numbers: list[int | None] = []
     for pod in pods:
@@ -297,6 +299,7 @@ def match_observed_clusters(
 def _warn_mismatches(
     block: ResourceBlock, cluster_id: str, observed_cluster: ObservedCluster, *, is_known: bool
 ) -> Iterator[Diagnostic]:
+    """Yield warnings about listed nodes without a VM of the plan, and about pods on nodes lost with this plan."""
     if is_known and observed_cluster.unknown_nodes:
         count = len(observed_cluster.unknown_nodes)
         node_names = join_first_texts(observed_cluster.unknown_nodes)
@@ -321,6 +324,7 @@ def check_unknown_clusters(
 ) -> Iterator[Diagnostic]:
     """Yield errors for data blocks about unknown clusters and members."""
     members = [get_text(item.planned, "name") for item in instances if item.type.kind is PlanningKind.MEMBER]
+    # Clusters without a site are known from these data blocks only.
     known_ids = {*members, *(cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id)}
     for cluster_id, snapshot_block in external.snapshots.items():
         if cluster_id not in known_ids:
@@ -336,7 +340,7 @@ def check_unknown_clusters(
 def apply_observed_budget_status(
     budgets: Sequence[PodDisruptionBudget], observed_cluster: ObservedCluster | None
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return budgets with the status observed by kubectl: it knows readiness and scale."""
+    """Return budgets with the status observed by kubectl: it includes readiness and scale. Unobserved ones stay."""
     if observed_cluster is None:
         return tuple(budgets)
     statuses = {
@@ -359,12 +363,9 @@ def _apply_budget_status(
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")
     if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
-        return budget
+        return budget  # without a status for these amounts
     healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
-    pods = get_integer(status, "expectedPods", healthy_count)
+    expected_count = get_integer(status, "expectedPods", healthy_count)
+    allowed_by_amounts = max(0, compute_allowed_disruptions(budget, expected_count, healthy_count))
     current, desired = get_integer(status, "currentHealthy", 0), get_integer(status, "desiredHealthy", 0)
-    return replace(
-        budget,
-        withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,
-        is_met=current >= desired > 0,
-    )
+    return replace(budget, withheld_disruptions=allowed_by_amounts - allowed_count, is_met=current >= desired > 0)

@@ -83,9 +83,7 @@ def list_data_blocks(
     sources = request.registries.data_sources
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
-            if block.mode != "data" or block.type not in sources:
-                continue
-            if sources[block.type].kind is not kind:
+            if block.mode != "data" or block.type not in sources or sources[block.type].kind is not kind:
                 continue
             for instance in evaluation.list_module_instances(module.path):
                 for item in evaluation.get_resource(instance, block).items.values():

@@ -62,7 +62,7 @@ def list_prior_pods(
         workloads = current.attributes.get("workloads")
         resource_type = registries.resource_types.get(address.type)
         if not isinstance(workloads, Mapping) or resource_type is None:
-            continue
+            continue  # no object with pods
         cluster_id = _get_cluster_id(current.attributes)
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
             yield PriorPods(str(address), cluster_id, workloads, _parse_body(current.attributes))
@@ -90,7 +90,7 @@ def _collect_hub_objects(
         current = instance.current
         if current is None or registries.get_kind(address.type) is not PlanningKind.MANIFEST:
             continue
-        if not current.attributes.get("cluster_id"):
+        if not current.attributes.get("cluster_id"):  # else it is applied to this cluster alone
             objects += _parse_body(current.attributes)
     return tuple(objects)
 
@@ -112,8 +112,8 @@ def collect_prior_members(instances: Mapping[Address, InstanceState], registries
 
 
 def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters) -> PodPhase:
-    """Return the pod phase of a plan, over the VMs after phase 4 and clusters of other states. Pods of
-    objects without a block are removed.
+    """Return the pod phase of a plan, on the nodes of its planned VMs and of clusters of other states. Pods of removed
+    objects are removed, or kept running if the objects are only forgotten.
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
@@ -141,7 +141,9 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
 
 
 def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
-    """Plan phase 5: members and other hub objects, manifests in batches."""
+    """Plan the Fleet objects (phase 5, after all VMs): members and other hub objects one by one, independent manifests
+    together. Return the errors of manifests.
+    """
     types = blocks.request.registries.resource_types
     phase_blocks = [
         block for block in blocks.order.list_phase(FLEET_PHASE) if types[block.type].build_fleet_object is not None
@@ -150,17 +152,17 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     problems: list[Diagnostic] = []
     # The blocks of phase 5 in dependency order: independent manifests together.
     batches: list[list[ResourceBlock]] = []
-    waiting: list[ResourceBlock] = []
+    open_batch: list[ResourceBlock] = []
     for block in phase_blocks:
         dependencies = blocks.order.get_direct_dependencies(block.address)
-        if any(other.address in dependencies for other in waiting):
-            batches.append(waiting)
-            waiting = []
+        if any(other.address in dependencies for other in open_batch):
+            batches.append(open_batch)
+            open_batch = []
         if block.address in manifests:
-            waiting.append(block)
+            open_batch.append(block)
         else:
             batches.append([block])
-    for batch in filter(None, [*batches, waiting]):  # either manifests, or one block of another type
+    for batch in filter(None, [*batches, open_batch]):  # either manifests, or one block of another type
         if batch[0].address in manifests:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
@@ -171,7 +173,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan hub manifests without references to each other, in one queue of pods; return errors of unknown clusters."""
+    """Plan independent hub manifests in one queue of pods. Make those for unknown clusters invalid; return errors."""
     instances: list[Instance] = []
     for block in manifest_blocks:
         expanded = blocks.expand(block, evaluation)
@@ -187,11 +189,11 @@ def plan_manifests(
     problems: list[Diagnostic] = []
     known_ids = sorted(pods.clusters)
     for instance in instances:
-        target = _get_cluster_id(instance.config)
-        if not target or instance.is_removed or instance.is_invalid or target in pods.clusters:
-            continue
+        cluster_id = _get_cluster_id(instance.config)
+        if not cluster_id or instance.is_removed or instance.is_invalid or cluster_id in pods.clusters:
+            continue  # no pods of its own on a cluster, nothing to place, or a known cluster
         choice = f" Known: {', '.join(known_ids[:10])}." if known_ids else ""
-        detail = f'No cluster has the id "{target}".{suggest_name(target, known_ids)}{choice}'
+        detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_ids)}{choice}'
         problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
         instance.is_invalid = True
     workloads = _place_pods(instances, pods)
@@ -212,7 +214,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
     for instance in instances:
         previous_id = _get_cluster_id(instance.before)
         if not previous_id:
-            continue
+            continue  # its placements remove its pods
         if instance.is_removed:
             pods.remove_pods(str(instance.address), previous_id, "workload_removed")
         elif instance.is_replaced:
@@ -225,12 +227,12 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
     """Return the `workloads` of every instance with a cluster, cluster by cluster, older objects first."""
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
     for instance in instances:
-        target = _get_cluster_id(instance.config)
-        if instance.is_invalid or instance.is_removed or not target:
+        cluster_id = _get_cluster_id(instance.config)
+        if instance.is_invalid or instance.is_removed or not cluster_id:
             continue
         body = get_value_at_path(instance.config, "yaml_body")
-        if isinstance(body, str):
-            by_cluster.setdefault(target, []).append((instance, parse_objects(body)))
+        if isinstance(body, str):  # else it is unknown until the apply
+            by_cluster.setdefault(cluster_id, []).append((instance, parse_objects(body)))
     values: dict[Address, Any] = {}
     for cluster_id, cluster_instances in by_cluster.items():
         # New objects follow the existing ones.
@@ -274,22 +276,17 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
     for address, cluster_id, missing in pods.list_missing_namespaces():
         instance = instances.get(address)
         if instance is None or instance.type.kind is not PlanningKind.MANIFEST:
-            continue
+            continue  # without a block, or of a placement
         cluster = pods.clusters[cluster_id].name
         for namespace in sorted(missing - member_namespaces.get(cluster_id, set())):
             if is_reserved_namespace(namespace):
-                continue
+                continue  # created by Kubernetes or Fleet
             detail = (
                 f"The namespace {namespace} is missing on {cluster}, so its objects cannot be applied. Add "
                 "a Namespace to yaml_body. If it exists, add it to namespaces of the member."
             )
-            problem = Problem(
-                ("yaml_body",),
-                "missing-cluster-namespace",
-                detail,
-                Severity.WARNING,
-                brief=f"{namespace}: missing on {cluster}",
-            )
+            brief = f"{namespace}: missing on {cluster}"
+            problem = Problem(("yaml_body",), "missing-cluster-namespace", detail, Severity.WARNING, brief=brief)
             yield instance.build_diagnostic(problem)
 
 
@@ -358,7 +355,7 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
         specs = {workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads}
         for key, existing_pods in object_pods.workloads.items():
             if key not in specs:
-                continue
+                continue  # its labels are unknown
             spec = specs[key]
             for name, values in existing_pods.items():
                 node = parse_pod_record(values).node

@@ -67,7 +67,7 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
     for vms in objects:
         attributes = vms.instance.planned
         if vms.request.demand is None or vms.is_removed or not attributes:
-            continue
+            continue  # no nodes of a cluster after this plan
         seed = vms.request.site.scheduler.seed if vms.request.site is not None else DEFAULT_SEED
         placed_vms = tuple(vms.list_placed_vms())
         recreated_vms, new_vms = frozenset(vms.request.actions.recreations), frozenset(vms.request.actions.additions)
@@ -115,13 +115,15 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
         kind, _, cluster_id = owner.partition(":")
-        if kind in _KINDS and cluster_id not in clusters:
+        if kind in _KINDS and cluster_id not in clusters:  # an NKS cluster precedes a VNF of the same id
             clusters[cluster_id] = _build_cluster(cluster_id, by_owner[owner])
     return clusters
 
 
 def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
-    """Return the cluster of an NKS cluster and its separate pools, or of a VNF."""
+    """Return the cluster of an NKS cluster and its separate pools, or of a VNF. A pool without VMs gets a possible node
+    (not one of the cluster), to predict additional nodes.
+    """
     first_part = parts[0]
     attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)
     nodes: list[Node] = []
@@ -189,15 +191,15 @@ def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
     location, kubelet = vm.placement, marks.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()
-    if kubelet.policy in REJECTING_POLICIES:
+    if kubelet.policy in REJECTING_POLICIES:  # under other policies NUMA cells have no effect on pods
         reserved_cpus, devices = list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet)
         cells = compute_cells(sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS))
     return Node(
-        vm.name,
-        {**list_registered_labels(vm.name, control_plane=CONTROL_PLANE_TAINT in marks.taints), **marks.labels},
-        marks.taints,
-        size.cpu,
-        size.memory,
+        name=vm.name,
+        labels={**list_registered_labels(vm.name, control_plane=CONTROL_PLANE_TAINT in marks.taints), **marks.labels},
+        taints=marks.taints,
+        cpu=size.cpu,
+        memory=size.memory,
         machine=location.machine,
         rack=location.rack,
         zone=location.availability_zone,

@@ -60,9 +60,9 @@ class PriorPods(Struct, frozen=True):
                 # A key is `namespace/kind/name`.
                 is_permanent = record.state == PodState.FAILED and key.split("/")[1] in _PERMANENT_FAILURE_KINDS
                 rejection = record.reason or "" if is_permanent else ""
-                pod_spec = _find_pod_spec_in_state(spec, record)
-                number, is_kept = parse_pod_number(key, name), self.is_outside_targets
-                yield record, ExistingPod(key, number, record.node, pod_spec, 0, rejection, record.volumes, is_kept)
+                pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
+                is_kept = self.is_outside_targets
+                yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_kept)
 
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
@@ -80,7 +80,7 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their previous maximum number of pods, if known."""
+    """Return workloads with their maximum number of pods before this plan, surge included, if known; 0: not scaled."""
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key)
@@ -156,7 +156,8 @@ class ObjectPods(Struct):
             pods = self.list_outcomes(workload.key)
             running_count = sum(bool(pod.node) for pod in pods)
             is_current = all(pod.spec.template == workload.pod.template for pod in pods)
-            if running_count < max(len(pods), workload.replicas * (workload.kind != "DaemonSet")) or not is_current:
+            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas
+            if running_count < max(len(pods), requested_count) or not is_current:
                 return False
         return True
 
@@ -170,7 +171,7 @@ class ObjectPods(Struct):
             yield pod
 
     def list_nodes_with_open_pods(self) -> dict[str, set[str]]:
-        """Return, by workload, the nodes with observed pods or pods of a former template in state."""
+        """Return, by workload, the nodes with possibly outdated pods in state: observed, or of a former template."""
         nodes: dict[str, set[str]] = {}
         for workload, pods in self.prior_pods.items():
             workload_nodes = nodes.setdefault(workload, set())
@@ -181,7 +182,7 @@ class ObjectPods(Struct):
         return nodes
 
     def import_pod(self, pod: ExistingPod, cluster: NodeCluster, template: str) -> None:
-        """Add an observed pod of one of the workloads, with its current template, to the object."""
+        """Add an observed pod of a workload with this current template to the object, as if read from state."""
         node = cluster.find_node(pod.node)
         machine, zone = (node.machine, node.zone) if node is not None else (None, None)
         record = RecordedPod(
@@ -209,7 +210,7 @@ class ObjectPods(Struct):
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
-                if outcome.name in self.prior_pods.get(outcome.workload, {}):
+                if outcome.name in self.prior_pods.get(outcome.workload, {}):  # else this plan created it
                     self.removed_outcomes.append(outcome)
                 outcome_by_number.pop(outcome.number, None)
             else:
@@ -241,8 +242,8 @@ class ObjectPods(Struct):
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
-                outcome = earlier_outcome
-            else:
+                outcome = earlier_outcome  # nothing has changed since
+            else:  # one change from the earlier origin
                 outcome = replace(
                     outcome,
                     action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,
@@ -307,7 +308,7 @@ def _set_outcome_certainty(outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt
 
 
 def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
-    """Return the spec of a pod in state: that of its workload (`spec`), or of its former template."""
+    """Return the spec of a pod in state: the one of its workload (`spec`), or of its former template as recorded."""
     if not record.former_template:
         return spec
     return replace(parse_pod_spec(record.former_pod) or spec, template=record.former_template)

@@ -81,7 +81,9 @@ class ClusterPodCapacity:
     @cached_property
     def _session(self) -> SchedulingSession:
         inputs = self.pods.build_input(self.cluster)
-        return PodPredictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
+        return PodPredictor(
+            inputs.cluster, inputs.existing_pods, workloads=(), seed=inputs.seed, lost_pods=(), removed_workloads=()
+        ).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
         """Compute the largest replica count of the only scalable workload; None without exactly one, or with claims."""
@@ -99,20 +101,25 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         return None
     outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if not outcome.is_removed]
     requested, running = _count_requested(workloads), _count_running(outcomes)
-    waiting = [outcome for outcome in outcomes if not outcome.node]
+    waiting_outcomes = [outcome for outcome in outcomes if not outcome.node]
     is_certain = all(outcome.is_certain for outcome in outcomes)
-    if not waiting and running >= requested:
+    if not waiting_outcomes and running >= requested:
         maximum = capacity.compute_maximum_replicas(workloads, running)
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
-    reason = _find_main_reason(waiting)
     inputs = capacity.initial_prediction_input
-    keys = {outcome.workload for outcome in waiting}
-    infeasible = ObjectFeasibility(FeasibilityResult.CANNOT_RUN, {}, reason, requested, running, is_certain)
-    if pods.has_uncreated(address, cluster.id) or not _can_run(workloads, keys, inputs, cluster):
-        return infeasible
+    waiting_keys = {outcome.workload for outcome in waiting_outcomes}
+    infeasible = ObjectFeasibility(
+        FeasibilityResult.CANNOT_RUN,
+        reason=_find_main_reason(waiting_outcomes),
+        replicas_requested=requested,
+        replicas_max=running,
+        is_certain=is_certain,
+    )
+    if pods.has_uncreated(address, cluster.id) or not _can_run(workloads, waiting_keys, inputs, cluster):
+        return infeasible  # no number of additional nodes helps
     own_keys = {workload.key for workload in workloads}
     return _try_more_nodes(infeasible, inputs, cluster, own_keys, capacity.waiting_pods)
 
@@ -135,8 +142,8 @@ def _count_running(outcomes: Iterable[PodOutcome]) -> int:
 def _can_run(
     workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
 ) -> bool:
-    """Return whether the pods of each of the workloads with these keys may run with enough nodes: they fit an empty
-    node, and pods for their affinity exist.
+    """Return whether the pods of the workloads with these keys may run with enough nodes: they have no scheduling gates
+    and no missing claims, fit an empty node, and pods for their affinity exist.
     """
     nodes = [*inputs.cluster.nodes, *(copy_node(node, 0) for node in list_pool_nodes(cluster).values())]
     return all(
@@ -178,16 +185,19 @@ def find_candidate_feasibility(
     prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
     outcomes = [item for item in prediction.outcomes if item.workload in keys and not item.is_removed]
     requested, running = _count_requested(workloads), _count_running(outcomes)
-    waiting = [item for item in outcomes if not item.node]
-    if running >= requested and not waiting:
-        maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, 0)
+    waiting_outcomes = [item for item in outcomes if not item.node]
+    if running >= requested and not waiting_outcomes:
+        # The capacity is that without these workloads, so no pod of theirs is running there.
+        maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     is_rejected = any(prediction.forecasts[key].uncreated for key in keys)
-    waiting_keys = {item.workload for item in waiting}
-    reason = _find_main_reason(waiting)
-    infeasible = ObjectFeasibility(FeasibilityResult.CANNOT_RUN, {}, reason, requested, running)
+    waiting_keys = {item.workload for item in waiting_outcomes}
+    reason = _find_main_reason(waiting_outcomes)
+    infeasible = ObjectFeasibility(
+        FeasibilityResult.CANNOT_RUN, reason=reason, replicas_requested=requested, replicas_max=running
+    )
     if tries_nodes and not is_rejected and _can_run(workloads, waiting_keys, inputs, cluster):
         return _try_more_nodes(infeasible, inputs, cluster, keys, {})
     return infeasible
@@ -214,23 +224,23 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
     """Count the waiting pods by workload, after the loss of each place; empty if the place of a node is not known,
     or for a cluster with too many pods and places.
     """
-    pods = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
-    if not all(places) or len(set(places)) * pods > MAX_LOST_PODS:
+    pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
+    if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
         return {}
-    waiting: dict[str, Counter[str]] = {}
-    for lost in dict.fromkeys(places):
-        nodes = tuple(node for node, place in zip(inputs.cluster.nodes, places, strict=True) if place != lost)
-        waiting[lost] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
-    return waiting
+    waiting_by_place: dict[str, Counter[str]] = {}
+    for lost_place in dict.fromkeys(places):
+        nodes = tuple(node for node, place in zip(inputs.cluster.nodes, places, strict=True) if place != lost_place)
+        waiting_by_place[lost_place] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
+    return waiting_by_place
 
 
 def _find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
     """Return the loss with the most waiting pods; an empty one if no pod waits, None without a place to lose."""
-    effects = {lost: sum(waiting[key] for key in keys) for lost, waiting in losses.items()}
-    worst = max(effects, key=lambda lost: effects[lost], default=None)
-    if worst is None:
+    waiting_by_place = {place: sum(waiting[key] for key in keys) for place, waiting in losses.items()}
+    worst_place = max(waiting_by_place, key=lambda place: waiting_by_place[place], default=None)
+    if worst_place is None:
         return None
-    return LossEffect(worst, effects[worst]) if effects[worst] else LossEffect()
+    return LossEffect(worst_place, waiting_by_place[worst_place]) if waiting_by_place[worst_place] else LossEffect()
 
 
 def find_additions(
@@ -256,8 +266,8 @@ def find_additions(
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
         single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
-        known = [counts[pool] for counts in single_pools if pool in counts]
-        probes = (*sorted(known), estimate, estimate - 1, 2 * estimate, estimate // 2)
+        predicted_counts = [counts[pool] for counts in single_pools if pool in counts]  # no new predictions
+        probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
         fewest = _find_fewest_nodes(partial(is_enough, {}, pool), 0, limit, probes)
         if fewest is not None:
@@ -302,7 +312,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
     beside the maximum of the others. Larger mixes follow in the order of their size.
     """
     if len(maximum) < 2:
-        return {}
+        return {}  # there are no mixes
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
         count = _find_fewest_nodes(partial(is_enough, maximum, pool), -1, limit)
@@ -346,7 +356,9 @@ def _find_pool_label(node: Node) -> str:
 
 
 def copy_node(node: Node, number: int) -> Node:
-    """Copy a node of a pool as an additional, ready one on a machine of its own."""
+    """Copy a node of a pool as an additional, ready one on a machine of its own, with unknown images. Labels with the
+    machine's name get another value.
+    """
     name = f"{node.name}-additional-{number + 1}"
     labels = {
         key: f"additional-{number + 1}" if node.machine and value == node.machine else value
@@ -358,6 +370,7 @@ def copy_node(node: Node, number: int) -> Node:
 
 
 def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
+    """Return whether a pod fits on a node without other pods."""
     if profile.find_node_rejection(spec, node) is not None:
         return False
     usage = NodeUsage()

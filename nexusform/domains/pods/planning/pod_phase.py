@@ -71,10 +71,10 @@ class PodPhase(PodsByCluster):
     """
 
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
-        """Add observed pods of an object's workloads to the object."""
+        """Add observed pods of an object's workloads to the object, and adjust the workloads to them."""
         observed_pods = self._observed_pods.get(cluster.id)
         if observed_pods is None:
-            return
+            return  # the cluster is not observed
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
             workload_pods = observed_pods.pop(workload.key, [])
@@ -103,10 +103,10 @@ class PodPhase(PodsByCluster):
         """
         observed_pods, observed = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         objects = self._object_pods_by_cluster[cluster_id].values()
-        managed = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
+        managed_keys = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
         candidates = [
-            *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed)),
-            *(pod for pod in observed.waiting_pods if pod.workload not in managed and not pod.spec.gates),
+            *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed_keys)),
+            *(pod for pod in observed.waiting_pods if pod.workload not in managed_keys and not pod.spec.gates),
         ]
         orphans = list(find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
@@ -114,27 +114,28 @@ class PodPhase(PodsByCluster):
         for pod in orphans:
             observed_pods.pop(pod.workload, None)
             self._existing_pods[cluster_id].pop(pod.key, None)
-        keys = {pod.workload for pod in orphans}
-        waiting_pods = tuple(pod for pod in observed.waiting_pods if pod.workload not in keys)
+        orphan_keys = {pod.workload for pod in orphans}
+        waiting_pods = tuple(pod for pod in observed.waiting_pods if pod.workload not in orphan_keys)
         self._observed_clusters[cluster_id] = replace(observed, waiting_pods=waiting_pods)
         orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
-        numbers = {pod.number for pod in own_pods}
+        own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
-        recorded = {
-            number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in numbers
+        # The nodes of other pods of the workload in state.
+        recorded_nodes = {
+            number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in own_numbers
         }
-        return assign_pod_numbers(workload, orphans, recorded, numbers)
+        return assign_pod_numbers(workload, orphans, recorded_nodes, own_numbers)
 
     def _list_waiting_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int
     ) -> list[ExistingPod]:
-        """Return the observed Pending pods of a workload, unless state has its own ones."""
+        """Return the observed Pending pods of a workload, numbered from `first_number`; none if state has its own."""
         observed = self._observed_clusters[cluster_id]
         pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
         if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
             return []
         if workload.kind == "StatefulSet":
-            return pods
+            return pods  # their numbers are their ordinals
         return [replace(pod, number=number) for number, pod in enumerate(pods, first_number)]
 
     def place_pods(
@@ -155,21 +156,21 @@ class PodPhase(PodsByCluster):
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return {}
+            return {}  # without known nodes there is no prediction
         key = (placement_address, cluster_id)
         if prior_workloads and key not in self._object_pods:
             prior_manifests = unwrap_envelopes(previous or manifests).manifests
             specs = _parse_pod_specs(prior_manifests, self._collect_manifests(cluster_id))
             self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
         object_pods = self._get_object_pods(*key)
-        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:
+        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:  # it is re-created
             self.remove_pods(placement_address, cluster_id)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
         reading = self._read_workloads(object_pods, key)
         self.findings += [(placement_address, finding) for finding in reading.findings]
         object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
-        if not object_pods.outcomes:
+        if not object_pods.outcomes:  # in the first call for these pods
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
         self._import_observed_pods(object_pods, cluster)
@@ -179,7 +180,7 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of several objects in one queue: address -> value."""
+        """Place the pods of several objects in one queue. Return the values of `place_pods` by object address."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
@@ -203,7 +204,9 @@ class PodPhase(PodsByCluster):
     def remove_pods(
         self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
-        """Remove all pods of an object from a cluster, or keep them if it is only forgotten."""
+        """Remove all pods of an object from a cluster. With `keeps_running` they stay there, as the object is only
+        forgotten (removed from state).
+        """
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
@@ -241,7 +244,7 @@ class PodPhase(PodsByCluster):
             if unstable_keys:
                 self._predict_pods(unstable_keys, cluster)
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
-                return
+                return  # no pod has moved
 
     def verify_certainty(self, now: str) -> None:
         """Check the pods of each cluster under other assumptions, and record the doubtful ones."""
@@ -262,30 +265,32 @@ class PodPhase(PodsByCluster):
                 direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, now).items(), *direct_doubts]
             doubts = find_doubtful_pods(scene, outcomes)
             for key, doubt in direct_doubts:
-                if doubts.get(key) is None:
+                if doubts.get(key) is None:  # without a doubt so far, or certain (None)
                     doubts[key] = doubt
             for object_pods in object_pods_list:
                 object_pods.record_doubts(doubts)
                 object_pods.update_values(self.clusters[cluster_id])
 
     def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
-        """Return the prediction of all objects on a cluster from these pods, for other assumptions."""
+        """Return the input to predict all objects on a cluster again from these pods, under other assumptions."""
         cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
         own_keys = {workload.key for workload in workloads}
         return PredictionScenario(
-            self._build_cluster(cluster),
-            tuple(base_pods.values()),
-            workloads,
-            cluster.seed,
-            self._base_lost_pods.get(cluster_id, frozenset()),
-            tuple(pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates),
-            observed.unready_nodes,
+            cluster=self._build_cluster(cluster),
+            existing_pods=tuple(base_pods.values()),
+            workloads=workloads,
+            seed=cluster.seed,
+            lost_pods=self._base_lost_pods.get(cluster_id, frozenset()),
+            waiting_pods=tuple(
+                pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates
+            ),
+            unready_nodes=observed.unready_nodes,
         )
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
-        """Record the input of repeated predictions: first a cluster's pods, later those of new objects."""
+        """Record the pods of a cluster before its first prediction, and later those of objects not predicted yet."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:
             self._base_pods[cluster_id] = dict(existing_pods)
@@ -342,7 +347,7 @@ class PodPhase(PodsByCluster):
         warnings = collect_pod_warnings(cluster_model, prediction)
         for key in keys:
             object_pods = self._object_pods[key]
-            object_pods.inputs = object_pods.inputs or inputs
+            object_pods.inputs = object_pods.inputs or inputs  # those of the first prediction
             own_keys = object_pods.list_keys()
             object_pods.record_uncreated_pods(prediction.forecasts)
             object_pods.record_outcomes([outcome for outcome in prediction.outcomes if outcome.workload in own_keys])
@@ -353,7 +358,7 @@ class PodPhase(PodsByCluster):
         self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
-        """Record the outcome of an evicted pod in its object, and return whether it has one in this plan."""
+        """Record the outcome of an evicted pod in its object; return False if no object of this plan has the pod."""
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
             if outcome.workload in object_pods.prior_pods or outcome.workload in object_pods.outcomes:
                 object_pods.record_eviction_by_other(outcome)
@@ -392,17 +397,17 @@ class PodPhase(PodsByCluster):
             cluster, owner = self.clusters.get(cluster_id), parse_address(address)
             rows += [
                 build_pod_row(
-                    owner,
-                    cluster_id,
-                    cluster,
-                    outcome,
-                    object_pods.find_record(outcome),
+                    address=owner,
+                    cluster_id=cluster_id,
+                    cluster=cluster,
+                    outcome=outcome,
+                    record=object_pods.find_record(outcome),
                     keeps_running=address in self._forgotten_addresses,
                 )
                 for outcome in outcomes
             ]
             if cluster is None:
-                continue
+                continue  # a removed cluster rejects no pods
             for rejected in object_pods.rejections:
                 pods = object_pods.list_outcomes(rejected.workload.key)
                 rows += build_rejected_rows(owner, cluster, rejected, pods)
@@ -420,7 +425,7 @@ class PodPhase(PodsByCluster):
         """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return DrainObstacles()
+            return DrainObstacles()  # no pods are known there
         existing_pods = tuple(self._existing_pods.get(cluster_id, {}).values())
         return find_drain_obstacles(self._build_cluster(cluster).budgets, existing_pods, nodes)
 
@@ -433,7 +438,7 @@ class PodPhase(PodsByCluster):
         return clusters
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Yield the namespaces of pods missing on a cluster, by object address and cluster id."""
+        """Yield the namespaces needed by pods but missing on a cluster: object address, cluster id, namespaces."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
@@ -449,7 +454,7 @@ class PodPhase(PodsByCluster):
         decisions: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
-                continue
+                continue  # another object, or never predicted
             cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
             matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
             for outcome in matching_outcomes:
@@ -458,7 +463,8 @@ class PodPhase(PodsByCluster):
         return decisions
 
     def list_with_inputs(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
-        """Yield the input of each first prediction, with object address and outcome of its pods."""
+        """Yield the input of each first prediction once, with the address of the object and the outcome of its pods."""
+        # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
         for (address, _), object_pods in self._object_pods.items():
             inputs = object_pods.inputs

@@ -127,17 +127,17 @@ def build_pod_values(
 
 
 def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str | None]:
-    """Return state and reason; for an unchanged pod those in state, none without them."""
+    """Return lifecycle state and reason of a pod; for an unchanged pod those in state, {} if it has none there."""
     if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
         if not kept_pod.state:
-            return {}
+            return {}  # written by an earlier version
         if kept_pod.state == outcome.state:
             return {"state": kept_pod.state, "reason": kept_pod.reason}
     return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
 def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str]:
-    """Return the former template of a pod not reached by an update."""
+    """Return the former template and spec of a pod not yet updated, as recorded if known; {} for a current pod."""
     spec = outcome.spec
     if spec.template == workload.pod.template:
         return {}
@@ -170,11 +170,13 @@ def build_pod_row(
     *,
     keeps_running: bool = False,
 ) -> PlacementChange:
-    """Return the row of one pod. `cluster` is None if removed; `keeps_running`: it is forgotten."""
+    """Return the row of one pod in a plan. `cluster` is None for a removed one. `keeps_running`: the object of the pod
+    is only forgotten (a `removed` block without destroy).
+    """
     name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
     has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
     scores: dict[str, Any] = {}
-    if outcome.feasible_nodes is not None or outcome.doubt:
+    if outcome.feasible_nodes is not None or outcome.doubt:  # decided by the scheduler, or in doubt
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
         if outcome.doubt and not outcome.is_certain:
             scores |= {"depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
@@ -185,7 +187,7 @@ def build_pod_row(
         action=_ACTIONS[outcome.action],
         source=_build_former_location(cluster, name, outcome, record) if has_source else None,
         target=None if outcome.is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
-        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,
+        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": Failed before, too
         cluster="",
         pool=f"{name}/{outcome.workload}",
         number=outcome.number,
@@ -219,7 +221,9 @@ def build_rejected_rows(
 
 
 def _build_pod_reason(outcome: PodOutcome) -> str:
-    """Return why a pod has no node, else the cause of its eviction, its victims, or its trigger."""
+    """Return why a pod has no node; for any other pod its victims, the cause of its eviction, its trigger, or why it is
+    not ready.
+    """
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if not outcome.node and not outcome.is_removed:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
@@ -234,7 +238,7 @@ def _build_former_location(
     """Return the former location of a pod by state: its node may have moved or be removed."""
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
     if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
-        return location
+        return location  # unchanged, or not the recorded node
     return replace(
         location,
         machine=record.machine or location.machine,
@@ -243,6 +247,7 @@ def _build_former_location(
 
 
 def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
+    """Return the location on a node of a cluster (name); `state` is for pods without a node."""
     node = cluster.find_node(node_name) if cluster is not None and node_name else None
     if node is None:
         return PodLocation(name, node_name or None, state="" if node_name else state)

@@ -131,27 +131,27 @@ def find_pods_in_doubt(
     outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster, now: str
 ) -> dict[PodKey, PodDoubt]:
     """Return pods in doubt by autoscalers, adopted pods, gaps in the snapshot or webhooks, each with one of these."""
-    dump_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
+    snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     hooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
-    labels = {item.name: item.labels for item in observed.objects if item.is_namespace}
-    counts = Counter(pod.workload for pod in observed.existing_pods)
+    namespace_labels = {item.name: item.labels for item in observed.objects if item.is_namespace}
+    observed_counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
         key, workload = outcome.key, workloads.get(outcome.workload)
-        count = counts[outcome.workload]
+        observed_count = observed_counts[outcome.workload]
         if workload is not None:
-            if count and workload.configured_replicas not in (None, count):
+            if observed_count and workload.configured_replicas not in (None, observed_count):
                 doubts[key] = PodDoubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
             if workload.has_orphans:
                 doubts[key] = PodDoubt(ORPHANS)
         if outcome.feasible_nodes is None:
-            continue
-        for doubt in dump_doubts:
+            continue  # kept or removed without a decision of the scheduler
+        for doubt in snapshot_doubts:
             if doubt.is_affected(outcome):
                 doubts.setdefault(key, PodDoubt(doubt.assumption))
         if workload is not None:
-            is_unknown = not workload.is_admission_known and _can_be_changed(hooks, outcome.spec, labels)
-            if workload.is_rewritten or is_unknown:
+            may_change = not workload.is_admission_known and _can_be_changed(hooks, outcome.spec, namespace_labels)
+            if workload.is_rewritten or may_change:
                 doubts.setdefault(key, PodDoubt(WEBHOOKS))
     return doubts
 

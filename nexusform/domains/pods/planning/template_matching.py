@@ -32,9 +32,11 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods of an earlier template; `is_complete`: defaults known."""
+    """Return the numbers of observed pods of an earlier template. `is_complete`: all objects of the cluster are known,
+    so LimitRange defaults are, too.
+    """
     if workload.kind not in _UPDATED_KINDS:
-        return set()
+        return set()  # their pods have no other template
     by_revision: dict[str, list[ExistingPod]] = {}
     for pod in pods:
         if pod.observed_template is not None:
@@ -88,12 +90,12 @@ def add_observed_changes(
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
-        return workload
-    is_replaced = is_changed or bool(workload.replaced_revision)
-    if workload.current_revisions is None and not is_replaced:
+        return workload  # there is nothing to compare
+    is_template_new = is_changed or bool(workload.replaced_revision)
+    if workload.current_revisions is None and not is_template_new:
         is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if not is_same and revisions:
+        if not is_same and revisions:  # all observed pods differ from the template as if changed on admission
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -108,7 +110,7 @@ def add_observed_changes(
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
-    """Return the revisions with no pods but rewritten ones."""
+    """Return the revisions with rewritten pods alone: admission may have changed their images."""
     by_revision = group_by(pods, _get_revision)
     return tuple(
         revision
@@ -143,6 +145,7 @@ def _is_same_image(image: str, observed_image: str) -> bool:
     (name, tag, digest), (observed_name, observed_tag, observed_digest) = map(_split_image, (image, observed_image))
     if name != observed_name or (digest and digest != observed_digest):
         return False
+    # With a digest, one of the tags may be missing.
     return tag == observed_tag or (bool(observed_digest) and not (tag and observed_tag))
 
 
@@ -176,11 +179,11 @@ def assign_template_specs(
     """
     result: list[ExistingPod] = []
     for pod in orphans:
-        if workload.kind == "ReplicaSet":
+        if workload.kind == "ReplicaSet":  # counts as current: never replaced
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
-        elif _get_revision(pod):
+        elif _get_revision(pod):  # matched by its revision, like the other pods
             pods = [*pods, pod]
-        else:
+        else:  # replaced by the next rolling update
             result.append(replace(pod, spec=_build_former_spec(pod)))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     for pod in pods:
@@ -235,7 +238,7 @@ def create_replacement_check(
     def is_replaced(pod: ExistingPod) -> bool:
         workload, nodes = prior_workloads.get(pod.workload), open_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
-            return False
+            return False  # state does not know its workload, or expects such a pod there
         return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 
     return is_replaced
@@ -255,7 +258,7 @@ def find_orphan_pods(
             continue
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
         if selector is None:
-            return
+            return  # reported as invalid
         for pod in pods:
             name = pod.workload.removeprefix(prefix)
             has_name = workload.kind != "StatefulSet" or _parse_ordinal(workload, name) is not None
@@ -264,9 +267,11 @@ def find_orphan_pods(
 
 
 def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
-    """Return whether state has a pod of the current template instead of a pod to adopt."""
+    """Return whether state has a pod of the current template instead of a pod to adopt, as an applied plan replaced it:
+    with the ordinal of the orphan in a StatefulSet, else on its node.
+    """
     if workload.kind == "ReplicaSet" or _get_revision(orphan):
-        return False
+        return False  # a ReplicaSet keeps it, and with a revision it counts like any other pod
     ordinal = _parse_ordinal(workload, orphan.workload.rpartition("/")[2])
     return any(
         (pod.number == ordinal if workload.kind == "StatefulSet" else pod.node == orphan.node)
@@ -276,20 +281,20 @@ def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: Exis
 
 
 def assign_pod_numbers(
-    workload: Workload, orphans: Sequence[ExistingPod], recorded: Mapping[int, str], used_numbers: Collection[int]
+    workload: Workload, orphans: Sequence[ExistingPod], recorded_nodes: Mapping[int, str], used_numbers: Collection[int]
 ) -> list[ExistingPod]:
-    """Return adopted pods as pods of a workload: with their ordinals, else the numbers recorded for their nodes,
-    else new ones. `recorded` are nodes by number.
+    """Return adopted pods as pods of a workload: with their ordinals (StatefulSet), else the numbers recorded in state
+    for their nodes, else new ones. `recorded_nodes` are nodes by number.
     """
-    numbers_by_node = group_by(sorted(recorded), lambda number: recorded[number])
-    free_numbers = count(1 + max((*recorded, *used_numbers), default=-1))
+    numbers_by_node = group_by(sorted(recorded_nodes), lambda number: recorded_nodes[number])
+    free_numbers = count(1 + max((*recorded_nodes, *used_numbers), default=-1))
     pods: list[ExistingPod] = []
     for pod in orphans:
-        ordinal = _parse_ordinal(workload, pod.workload.rpartition("/")[2])
-        if workload.kind != "StatefulSet" or ordinal is None:
+        number = _parse_ordinal(workload, pod.workload.rpartition("/")[2])
+        if workload.kind != "StatefulSet" or number is None:
             node_numbers = numbers_by_node.get(pod.node)
-            ordinal = node_numbers.pop(0) if node_numbers else next(free_numbers)
-        pods.append(replace(pod, workload=workload.key, number=ordinal))
+            number = node_numbers.pop(0) if node_numbers else next(free_numbers)
+        pods.append(replace(pod, workload=workload.key, number=number))
     return pods
 
 

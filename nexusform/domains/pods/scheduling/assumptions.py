@@ -105,27 +105,28 @@ class PredictionAssumption(Struct, frozen=True):
 
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
-    """Return the pods with a doubtful outcome (by workload and number), and those without an effect of their random
-    choices in any sample (None).
+    """Return the doubt about each pod (workload and number) with another outcome under another assumption; None for a
+    pod chosen at random among nodes (a tie) but with this outcome in every sample. Other pods have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
-        return {}
+        return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
     by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
         outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
-    open_keys = {outcome.key for outcome in outcomes} - doubts.keys()
+    open_keys = {outcome.key for outcome in outcomes} - doubts.keys()  # pods without a doubt so far
     # Pods with ties are certain if no sample moves them: on few nodes, and with no other doubt about any pod.
-    ties: set[PodKey] = set()
+    unmoved_tie_keys: set[PodKey] = set()
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     if has_enough_samples and all(outcome.doubt in ("", TIES) for outcome in placed_pods):
-        ties = set(doubts)
+        unmoved_tie_keys = set(doubts)
     tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
-            if not (open_keys or ties) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
+            # Every pod has its doubt, or many samples have changed none.
+            if not (open_keys or unmoved_tie_keys) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
             seeds = () if assumption.has_samples else tie_seeds
             changed_nodes = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
@@ -133,22 +134,22 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
                 text = f"{node or 'no node'} {condition}".strip()
                 if key in open_keys:
                     doubts[key] = PodDoubt(assumption.name, text)
-                elif key in ties:
+                elif key in unmoved_tie_keys:
                     doubts[key] = PodDoubt(TIES, text)
             open_keys -= changed_nodes.keys()
-            ties -= changed_nodes.keys()
+            unmoved_tie_keys -= changed_nodes.keys()
     if samples < _FEWEST_SAMPLES:
         doubts |= _list_unsampled_doubts(scene, placed_pods, open_keys)
-    return doubts | dict.fromkeys(ties)
+    return doubts | dict.fromkeys(unmoved_tie_keys)
 
 
 def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubts about pods of plans too large for samples."""
+    """Return doubts about the pods still open in a plan too large for samples, without a check of their effect."""
     if len(scene.workloads) > 1:
         return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
-    if scene.cluster.version:
+    if scene.cluster.version:  # one workload and a known version: no other choice
         return {}
     keys_with_choice = {outcome.key for outcome in placed_pods if outcome.feasible_nodes not in (None, 0, 1)}
     return dict.fromkeys(keys_with_choice.intersection(open_keys), PodDoubt(VERSION))
@@ -185,7 +186,7 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
         others = alternatives.get(key, [])
-        if "/StatefulSet/" in key:
+        if "/StatefulSet/" in key:  # its pods have an identity; others are interchangeable
             differences |= _find_moved_numbered_pods(outcomes, others)
         else:
             differences |= _find_pods_removed_in_one_prediction(outcomes, others)
@@ -209,7 +210,7 @@ def _find_moved_numbered_pods(
 def _find_pods_removed_in_one_prediction(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the existing pods removed in one of two predictions only."""
+    """Yield the existing pods removed in one of two predictions only, each with its node in the other ("" = none)."""
     removed_numbers = _collect_removed_numbers(outcomes)
     differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
     for outcome in outcomes:
@@ -224,7 +225,9 @@ def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
 def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the surplus of pods per node: the pods of one template are interchangeable."""
+    """Yield the pods in excess on a node compared with the other prediction, each with a node in excess there ("" if
+    none is left). Pods of one template are interchangeable.
+    """
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
     surplus_pods: list[PodOutcome] = []
     for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
@@ -251,7 +254,7 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
     """Return the existing pods with other ages, if some may be evicted: any one of equal starts may be first."""
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
-        return scene.existing_pods
+        return scene.existing_pods  # no pod can be evicted
     texts = [f"{sample}|{pod.workload}|{pod.number}".encode() for pod in scene.existing_pods]
     pairs = zip(scene.existing_pods, texts, strict=True)
     return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
@@ -260,7 +263,7 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other orders of arrival, each with other random choices."""
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
-        return
+        return  # there is only one order
     keys = [workload.key for workload in scene.workloads]
     # Another controller creates a claim of each pod from a template.
     claiming_keys = frozenset(
@@ -273,11 +276,11 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         condition = "if the pods arrive in another order"
         if number < len(rankings):
             condition, ranks = rankings[number]
-            arrival = ArrivalOrder(0, ranks, ordered_keys, has_fast_replacements=number % 2 == 0)
+            arrival = ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys, has_fast_replacements=number % 2 == 0)
         elif number < len(rankings) + len(orders):
             # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
-            arrival = ArrivalOrder(0, orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
-        else:
+            arrival = ArrivalOrder(ranks=orders[number - len(rankings)], has_fast_replacements=number % 2 == 0)
+        else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, claiming_keys=claiming_keys)
             arrival = replace(arrival, has_slow_victims=number % 4 > 1, has_fast_replacements=number % 4 < 1)
         pods = _shuffle_eviction_ages(scene, number)
@@ -306,7 +309,7 @@ def _get_name(workload: str) -> str:
 
 
 def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """List orders of a few workloads: all, or as many as requested at equal distances."""
+    """List orders of a few workloads: all, or at most `count` at equal distances; none of many workloads."""
     if len(keys) > _MOST_PERMUTED_WORKLOADS:
         return []
     return list(permutations(keys))[:: max(1, -(-factorial(len(keys)) // max(1, count)))]
@@ -318,7 +321,7 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
         return
     first = scene.waiting_pods[0].name
     pods = [
-        Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", 1, pod.spec, strategy=Strategy.RECREATE)
+        Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
         for index, pod in enumerate(scene.waiting_pods)
     ]
     workloads = (*pods, *scene.workloads)
@@ -375,6 +378,7 @@ def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple
 
 
 def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
+    """Return a stuck pod as ready; one stuck for a permanent reason, and any other, unchanged."""
     if pod.condition is None or pod.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
@@ -387,6 +391,7 @@ def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bo
 
 
 def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
+    """Return a starting pod as stuck; a ready, stuck or predicted (None) one unchanged."""
     condition = pod.condition
     if condition is None or condition.is_ready or condition.stuck_reason:
         return pod

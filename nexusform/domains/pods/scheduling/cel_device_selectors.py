@@ -48,6 +48,7 @@ def is_device_selected(expression: str, driver: str, device: Device) -> bool:
 def _evaluate_expression(
     expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
 ) -> bool:
+    """Return whether an expression selects a device with these values; names without a domain have the driver's."""
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, attribute in attributes:
         kind, value = attribute

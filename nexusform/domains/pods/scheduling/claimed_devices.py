@@ -104,15 +104,9 @@ class ClaimedDevices:
                 allocations[node.name] = self._allocate_claims_on_node(claims, node)
         except AllocationError as problem:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
-        allocated_names: list[str] = []
-        unallocated_names: list[str] = []
-        scores: set[int] = set()
-        for name, allocation in allocations.items():
-            if allocation is None:
-                unallocated_names.append(name)
-            else:
-                allocated_names.append(name)
-                scores.add(allocation.score)
+        allocated_names = [name for name, allocation in allocations.items() if allocation is not None]
+        unallocated_names = [name for name, allocation in allocations.items() if allocation is None]
+        scores = {allocation.score for allocation in allocations.values() if allocation is not None}
         reachable_names = [node.name for node in self._nodes if self._has_allocated_claims(claims, node)]
         needs = []
         if unallocated_names:
@@ -127,20 +121,25 @@ class ClaimedDevices:
         """Return the assumption behind the allocations, "" if certain; `scores`: the different ones of the nodes."""
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
-        if self._has_gated_slices and self._version < _ORDERED_POOLS:
+        if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
             return GATED
         has_unheld = any(claim.name in self._unheld_claims for claim in claims)
+        # Devices in use are unknown, a claim may be released, or nodes differ in the alternatives used (scored anew).
         if self._random_nodes or has_unheld or (len(scores) > 1 and self._version >= _ORDERED_POOLS):
             return RANDOM
         return ""
 
     def _has_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
-        """Return whether a node can use the allocated claims among these; it can use unknown devices."""
+        """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.
+        A claim from a template (`is_own`) is new for each pod.
+        """
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
         return all(self._allocator.is_reachable(use.device, node) is not False for use in uses)
 
     def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
-        """Return free devices of a node for the unallocated claims, none if all are allocated; None if some lack."""
+        """Return free devices of a node for all unallocated claims (no devices if there are none); None if some claim
+        finds none.
+        """
         open_claims = self._select_unallocated(claims)
         if not open_claims:
             return DeviceAllocation(())
@@ -151,13 +150,15 @@ class ClaimedDevices:
         return [claim for claim in claims if claim.is_own or claim.name not in self._uses]
 
     def allocate_claims(self, pod: ExistingPod) -> None:
-        """Allocate the claims of a pod on its node, unless it holds them already."""
+        """Allocate the claims of a pod on its node, unless it holds them already. Unknown devices make later
+        allocations on the node uncertain.
+        """
         claims = pod.spec.device_claims
         if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
             return
         try:
             allocation = self._allocate_claims_on_node(claims, self._node_by_name[pod.node])
-        except AllocationError:
+        except AllocationError:  # an existing pod has devices, but it is unknown which
             allocation = None
         open_claims = self._select_unallocated(claims)
         if allocation is not None:
@@ -276,13 +277,14 @@ class DeviceAllocator:
     ) -> DeviceAllocation | None:
         """Return the devices for claims on a node with these pools; None if not all claims can be allocated."""
         search = _AllocationSearch(node, pools, claims, used)
-        if not search.allocate_request(0, 0):
+        if not search.allocate_request(claim_index=0, request_index=0):
             return None
         uses = tuple(tuple(uses) for uses in search.uses)
         return DeviceAllocation(uses, search.score, not self._is_ordered and search.is_random())
 
 
 def _has_devices_for(item: ResourceSlice, node: Node) -> bool:
+    """Return whether a slice, or some device of a slice with nodes per device, is for a node."""
     if item.has_own_nodes:
         return any(is_any_term_satisfied(device.terms, node) for device in item.devices)
     return is_any_term_satisfied(item.terms, node)
@@ -321,13 +323,15 @@ class _AllocationSearch:
                 self._check_request(claim, request)
 
     def _check_request(self, claim: DeviceClaim, request: DeviceRequest) -> None:
-        """Raise an error if a request needs all devices and they are not known, or a selector fails."""
+        """Raise an AllocationError if a request for all devices cannot be evaluated: a pool is incomplete, or a
+        selector fails.
+        """
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 continue
             if any(pool.is_incomplete or pool.duplicate_name for pool in self._pools):
                 raise AllocationError(f"claim {claim.name}, request {request.name}: a pool is incomplete or invalid")
-            self._list_candidates(alternative)
+            self._list_candidates(alternative)  # raises the error of a selector
 
     def is_random(self) -> bool:
         """Return whether some request has candidates in several slices."""
@@ -349,11 +353,11 @@ class _AllocationSearch:
             if count == ALL_DEVICES:
                 count = len(self._list_candidates(alternative))
                 if not count:
-                    continue
+                    continue  # all of none is no allocation
             if len(self.uses[claim_index]) + count > _MOST_DEVICES:
-                continue
+                continue  # too many for one claim
             if self._allocate_devices(claim_index, request_index, alternative, count):
-                self.score += _RANKS - rank if request.is_prioritized else 0
+                self.score += _RANKS - rank if request.is_prioritized else 0  # more for an earlier alternative
                 return True
         return False
 
@@ -386,7 +390,9 @@ class _AllocationSearch:
         return False
 
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
-        """Return the devices selected by an alternative, in use or not."""
+        """Return the devices selected by an alternative, in use or not; raise an AllocationError if a selector fails or
+        two devices of a pool have one name.
+        """
         if id(alternative) in self._candidates:
             return self._candidates[id(alternative)]
         candidates: list[CandidateDevice] = []
@@ -395,15 +401,15 @@ class _AllocationSearch:
                 raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
             for item in pool.slices:
                 for device in item.devices:
-                    is_near = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
-                    if _is_selected(alternative, item, device) and is_near:
+                    is_for_node = not item.has_own_nodes or is_any_term_satisfied(device.terms, self._node)
+                    if _is_selected(alternative, item, device) and is_for_node:
                         candidates.append(CandidateDevice((item.driver, item.pool, device.name), device, item))
         self._candidates[id(alternative)] = candidates
         return candidates
 
     def _is_usable(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice) -> bool:
         """Return whether a device is free, has enough counters, and its taints are tolerated."""
-        if alternative.has_admin_access:
+        if alternative.has_admin_access:  # a device in use is allowed, but only once per claim
             if any(use.device == candidate.id for use in self.uses[claim_index]):
                 return False
         elif candidate.id in self._used or self._taken[candidate.id]:
@@ -427,7 +433,7 @@ class _AllocationSearch:
     def _record_constraint_values(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest, candidate: CandidateDevice
     ) -> bool:
-        """Record the attributes of a device for constraints, and return whether it satisfies them."""
+        """Return whether a device satisfies the constraints of a claim, and record its attributes only if it does."""
         new_values: list[tuple[list[Attribute], Attribute]] = []
         for index, constraint in self._list_constraints(claim_index, request, alternative):
             known_values = self._values.setdefault((claim_index, index), [])

@@ -8,7 +8,7 @@ declared: without it no pod has exclusive CPUs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Final
 
 from nexusform.domains.pods.scheduling.cluster_records import AlignedRequests, Node, PodSpec
@@ -73,16 +73,18 @@ class NodeNumaCells:
         self._allocations: list[tuple[PodSpec, _Share]] = []
 
     def allocate(self, pod: PodSpec) -> str:
-        """Allocate cell resources to a pod and return kubelet's rejection, "" if the pod runs."""
+        """Allocate NUMA cell resources to a pod and return kubelet's rejection, "" if the pod runs. A rejected pod
+        gets nothing.
+        """
         shares: list[_Share] = []
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
             if cell_numbers is None:
                 for share in shares:
                     self._change_free_capacity(share, 1)
-                single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
-                location = "NUMA cell" if single else "narrowest set of NUMA cells"
+                is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+                location = "NUMA cell" if is_single else "narrowest set of NUMA cells"
                 return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
             shares.append(self._allocate_from_cells(container, cell_numbers))
         self._allocations += [(pod, share) for share in shares]
@@ -92,37 +94,34 @@ class NodeNumaCells:
         """Reserve cell resources for a running pod, which kubelet has admitted already."""
         all_cells = tuple(range(len(self._free)))
         for container in pod.aligned_requests:
-            cells = self._select_numa_cells(container)
+            cells = self._select_numa_cells(container)  # None if the real ones cannot be derived: then any cells
             self._allocations.append((pod, self._allocate_from_cells(container, all_cells if cells is None else cells)))
 
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
         for _ in pod.aligned_requests:
             position = next((position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None)
-            if position is not None:
+            if position is not None:  # else nothing is recorded for this spec
                 _, share = self._allocations.pop(position)
                 self._change_free_capacity(share, 1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
         """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
-        numbers = range(len(self._free))
-        single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        for width in range(1, 2 if single else len(self._free) + 1):  # single: one cell only
+        is_single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+        for width in range(1, 2 if is_single else len(self._free) + 1):  # single: one cell only
             # restricted: every resource comes from as few cells as it could on an empty node.
-            if not single and any(self._count_required_cells(name, amount) != width for name, amount in container):
+            if not is_single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue
-            for cells in combinations(numbers, width):
+            for cells in combinations(range(len(self._free)), width):
                 if all(sum(self._free[cell].get(name, 0) for cell in cells) >= amount for name, amount in container):
                     return cells
         return None
 
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""
-        capacities = sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)
-        for width in range(1, len(capacities) + 1):
-            if sum(capacities[:width]) >= amount:
-                return width
-        return len(capacities)
+        totals = list(accumulate(sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)))
+        # All cells if the node is too small.
+        return next((width for width, total in enumerate(totals, 1) if total >= amount), len(totals))
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
         """Allocate the requests of a container from these cells; return the share for its release."""

@@ -19,7 +19,9 @@ _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
 
 
 def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
-    """Return why a pod is Pending as Kubernetes prints it: sorted reasons with numbers of nodes."""
+    """Return why a pod is Pending as Kubernetes prints it: reasons of the pod alone, then others with their numbers of
+    `nodes` (the number of all).
+    """
     if not nodes:
         return "no nodes available to schedule pods"
     pod_reasons: set[str] = set()
@@ -46,7 +48,7 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
 def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
     """Return requirements of a pod unmet on every node, without their full stops; none in a cluster without nodes."""
     if not nodes:
-        return []
+        return []  # every requirement would be unmet
     sentences = [f"No node has the label {text}" for text in dict.fromkeys(_list_missing_labels(spec, nodes))]
     sentences += [f"Every node has the label {text}" for text in dict.fromkeys(_list_unwanted_labels(spec, nodes))]
     offered_resources = set(chain.from_iterable(node.other_resources for node in nodes))
@@ -57,15 +59,12 @@ def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
-    keys: Counter[str] = Counter()
-    for node in nodes:
-        taint = taints.find_untolerated_taint(spec, node)
-        if taint is not None:
-            keys[taints.format_taint(taint)] += 1
-    if not keys:
+    first_taints = [taints.find_untolerated_taint(spec, node) for node in nodes]
+    counts = Counter(taints.format_taint(taint) for taint in first_taints if taint is not None)
+    if not counts:
         return ""
-    taint_texts = [f"{key} ({count} {select_word_form(count, 'node')})" for key, count in sorted(keys.items())]
-    return f" Not tolerated: {join_first_texts(taint_texts)}."
+    texts = [f"{taint} ({count} {select_word_form(count, 'node')})" for taint, count in sorted(counts.items())]
+    return f" Not tolerated: {join_first_texts(texts)}."
 
 
 def join_first_texts(texts: Sequence[str]) -> str:

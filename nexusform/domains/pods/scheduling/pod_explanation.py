@@ -52,7 +52,7 @@ def explain(
             evaluations.append(_build_node_verdicts(scheduler))
 
     run_prediction(cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods)
-    return next(reversed(evaluations), ())
+    return evaluations[-1] if evaluations else ()
 
 
 def run_prediction(
@@ -65,13 +65,15 @@ def run_prediction(
     lost_pods: Collection[tuple[str, int]] = (),
 ) -> None:
     """Run a prediction again. The observer is called for every pod just before its decision."""
-    PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, (), observer).run()
+    PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads=(), observer=observer).run()
 
 
 def evaluate_nodes(
     cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
 ) -> tuple[NodeVerdict, ...]:
-    """Return every node for one more pod of a spec, highest total first. `number` and `volumes` are the pod's."""
+    """Return every node as evaluated for one more pod of a spec with this number and these bound volumes (claim and
+    volume), highest total first.
+    """
     pod = ExistingPod("", number, "", spec, volumes=volumes)
     session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))  # keeps its volumes
     return _build_node_verdicts(session.create_scheduler(spec, number))
@@ -82,7 +84,7 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
     points = scheduler.score_nodes()
     verdicts = []
     for at, node in enumerate(scheduler.cache.nodes):
-        by_rule = points.get(at, {})
+        by_rule = points.get(at, {})  # none for a rejected node
         total = sum(by_rule.values()) if by_rule else None
         rejections = tuple(scheduler.list_rejections(at))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)

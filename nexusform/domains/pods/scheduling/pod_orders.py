@@ -64,11 +64,13 @@ class ArrivalOrder(Struct, frozen=True):
         if self.sample % _MIXED_SAMPLES == 0:
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
+        return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # includes waiting times
 
     def _compute_arrival_time(self, key: str, count: int) -> float:
-        """Return the time of arrival of a pod. Objects are created in order, and their pods some hops later."""
-        interval, hop, pace = (part / 256 for part in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
+        """Return the time of arrival of a workload's pod after `count` others (or -1: before the first step).
+        Objects are created in order, and their pods some hops later.
+        """
+        interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
         count, delay = max(0, count), self._hash_arrival_order(f"{count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
         hops = count_controller_hops(key) + (key in self.claiming_keys)
@@ -79,7 +81,7 @@ class ArrivalOrder(Struct, frozen=True):
     def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
         """Return the position of each pod of a workload, by number. Different pods arrive in any order."""
         if not self.sample or not has_differing_concurrent_pods(workload):
-            return {number: number for number in numbers}
+            return {number: number for number in numbers}  # in the order of their numbers
         shuffled_numbers = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
         return {number: position for position, number in enumerate(shuffled_numbers)}
 
@@ -112,7 +114,9 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two observed pods by their times of readiness, restarts and creation; 0 if these are equal."""
+    """Compare two observed pods by times of readiness, restarts and creation: negative if `one` is removed first, 0 if
+    these are equal.
+    """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
     if one.restarts != two.restarts:
@@ -123,7 +127,7 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
-    """Return the deciding facts other than times, smallest first."""
+    """Return the deciding facts other than times. The pod with the smallest is removed first (False before True)."""
     condition = pod.condition or _RUNNING
     phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])
@@ -136,7 +140,7 @@ def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, tw
     if not first_time or not second_time:
         return first_time - second_time
     if not now:
-        return second_time - first_time
+        return second_time - first_time  # the exact times decide
     difference = _compute_magnitude(now - first_time) - _compute_magnitude(now - second_time)
     if difference:
         return difference

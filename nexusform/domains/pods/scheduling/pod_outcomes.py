@@ -107,10 +107,10 @@ class PodOutcome(Struct, frozen=True):
 
     @property
     def can_retry(self) -> bool:
-        """Whether the pod may get a node later: it waits, or its controller re-creates it after a failure."""
+        """Whether the pod may get a node later: it is Pending, or its controller re-creates it after a failure."""
         if is_recreated(self.workload):
             return self.is_pending or self.is_failed
-        return self.is_pending and not self.reason.startswith(EVICTED)
+        return self.is_pending and not self.reason.startswith(EVICTED)  # an evicted bare pod is gone
 
 
 class PlaceablePodRange(Struct, frozen=True):
@@ -151,13 +151,14 @@ class PodsPrediction(Struct, frozen=True):
         """Return every pod after the prediction, Pending ones included: the input of the next prediction."""
         decided_pods = tuple(
             ExistingPod(
-                outcome.workload,
-                outcome.number,
-                outcome.node,
-                outcome.spec,
-                outcome.age,
-                outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
-                outcome.volumes,
+                workload=outcome.workload,
+                number=outcome.number,
+                node=outcome.node,
+                spec=outcome.spec,
+                age=outcome.age,
+                # A failed pod of a controller is created again.
+                rejection=outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
+                volumes=outcome.volumes,
                 condition=outcome.condition,
                 devices=outcome.devices,
             )
@@ -202,7 +203,7 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
     """Return how many of `further` further pods can be placed, at minimum and at maximum."""
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
-    if spec.exclusive_claims:
+    if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
@@ -224,8 +225,8 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     anti_affinity, spread = _list_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
-    keys = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
-    if len(keys) > 1 or len(spread) > 1 or len(counts.affinity) > 1:
+    topologies = {id(tally.domain_by_node) for tally in (*anti_affinity, *spread)}
+    if len(topologies) > 1 or len(spread) > 1 or len(counts.affinity) > 1:  # the number depends on the order
         return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
     total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
     return PlaceablePodRange(total, total, is_exact=True)
@@ -235,18 +236,17 @@ def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
     """Return whether a node never takes the pod: its key is missing, or others exceed the skew."""
     domain = tally.domain_by_node[node]
     if domain < 0:
-        return True
-    constraint = tally.constraint
+        return True  # the node lacks the topology key
     if tally.matches_itself and tally.counts_new_pods:
         return False  # its count changes with the pods to place
     skew = tally.counts[domain] + tally.matches_itself - tally.get_minimum_pod_count()
-    return skew > constraint.max_skew
+    return skew > tally.constraint.max_skew
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
-    """Return the number of pods of a spec for a feasible node, 1 to `further`."""
+    """Return how many further pods of a spec a node can take, from 1 (it is feasible) to `further`."""
     if spec.host_ports or not node_usage.can_share_disks(spec):
-        return 1
+        return 1  # a second pod would conflict with the first
     maximum = min(further, node.pods - usage.pods)
     requests = spec.requests
     if requests.cpu:
@@ -254,7 +254,7 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     if requests.memory:
         maximum = min(maximum, (node.memory - usage.memory) // requests.memory)
     for name, amount in requests.other_resources:
-        if amount and name in node.other_resources:
+        if amount and name in node.other_resources:  # else unknown (ephemeral storage)
             maximum = min(maximum, (node.other_resources[name] - usage.other_resources.get(name, 0)) // amount)
     return maximum
 
@@ -262,12 +262,14 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
 def _list_own_counters(
     scheduler: PodSpecScheduler, capacity: dict[int, int]
 ) -> tuple[list[DomainCounter], list[SpreadCounter]]:
-    """Return the counters of mutual exclusion; one-node domains are applied to `capacity`."""
+    """Return the counters of rules between pods of this spec: anti-affinity, and hard spread constraints. Anti-affinity
+    with one node per domain is left out, and limits these nodes in `capacity` to one pod.
+    """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, DomainCounter] = {}
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
-            continue
+            continue  # it is about other pods
         labelled_nodes = [node for node in capacity if tally.domain_by_node[node] >= 0]
         domains = {tally.domain_by_node[node] for node in labelled_nodes}
         if len(domains) == len(labelled_nodes):
@@ -281,10 +283,10 @@ def _list_own_counters(
 def _sum_node_capacity(
     capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
 ) -> int:
-    """Return the number of pods for all nodes together, limited by one counter of each kind."""
+    """Return the number of pods for all nodes together, limited by at most one counter of each kind."""
     if not anti_affinity and not spread:
         return sum(capacity.values())
-    tally = (*anti_affinity, *spread)[0]
+    tally = (*anti_affinity, *spread)[0]  # both kinds have the same domains
     pods_by_domain: dict[int, int] = {}
     for node, pods in capacity.items():
         domain = tally.domain_by_node[node]
@@ -342,6 +344,7 @@ def _compute_affinity_range(
     maximum = max(totals, default=0)
     if len(counts.affinity) == 1 and not anti_affinity and not spread:
         return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)
+    # The first pod fits; the number of others depends on its node.
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 
 
@@ -355,7 +358,7 @@ def _compute_placeable_bounds(
     """Return the bounds of the range by each counter alone."""
     maximum = min([further, *_list_single_limits(capacity, anti_affinity, spread)])
     if spread or len(scheduler.counts.affinity) > 1:
-        minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
+        minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit
         return PlaceablePodRange(minimum, maximum, is_exact=False)
     sizes = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
     # A pod on a node excludes the node itself, and per key the other nodes of its domain.

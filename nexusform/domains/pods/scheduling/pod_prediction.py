@@ -66,10 +66,10 @@ def predict(
     arrival: ArrivalOrder | None = None,
     slow_terminations: int = 0,
 ) -> PodsPrediction:
-    """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
-    `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their key is in
-    `removed_workloads`. `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order
-    of the pods other than by workload. `slow_terminations`: removed pods hold capacity, all (1) or a sample (from 2).
+    """Return the outcome of every pod of `workloads` (in order of creation, then of the document). `existing_pods` are
+    all pods of the cluster. Pods of other workloads are kept, unless `removed_workloads` has the key of the workload.
+    `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order of the pods other
+    than by workload. `slow_terminations`: pods free their capacity at once (0), all later (1), or some later (from 2).
     """
     predictor = PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
     predictor.session.slow_terminations = slow_terminations
@@ -145,7 +145,7 @@ class PodPredictor:
         return pod_outcomes.NODE_REMOVED if self._is_pod_lost(pod) else pod_outcomes.NO_EXECUTE
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint evicts a pod: 0 for at once, None for never."""
+        """Return the seconds until a NoExecute taint of its (known) node evicts a pod: 0 at once, None never."""
         node = self.nodes[pod.node]
         _, kind, _ = pod.workload.split("/", 2)
         if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
@@ -159,7 +159,7 @@ class PodPredictor:
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._drop_pods_over_quota(progress_list)
         for pod in self.unmanaged_pods:
-            if pod.node in self.nodes and not self._is_running(pod):
+            if pod.node in self.nodes and not self._is_running(pod):  # pods without a known node stay as they are
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
         self.session.has_random_ages = arrival is not None
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
@@ -181,20 +181,18 @@ class PodPredictor:
         return PodsPrediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
 
     def _collect_outcomes(self, progress_list: Iterable[WorkloadProgress]) -> list[PodOutcome]:
-        """Return the outcomes of the pods of these workloads by number, removed pods last."""
+        """Return the outcomes of the pods workload by workload, each sorted by number; all removed pods follow."""
         outcomes: list[PodOutcome] = []
         removed_outcomes: list[PodOutcome] = []
         for progress in progress_list:
-            kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.failed_pods)
-            kept_outcomes = [
-                self._build_kept_outcome(progress, pod) for pod in (*kept_pods, *progress.deferred_removals)
-            ]
+            pods = [*progress.kept_pods, *progress.outdated_pods, *progress.failed_pods, *progress.deferred_removals]
+            kept_outcomes = [self._build_kept_outcome(progress, pod) for pod in pods]
             outcomes += sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)
             removed_outcomes += [pod_outcomes.build_removal(pod, trigger) for pod, trigger in progress.removals]
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: KEEP, or PLACE for one of a former template placed in this prediction."""
+        """Return the outcome of a kept pod: PLACE if it has a former template and got its node here, else KEEP."""
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -222,7 +220,7 @@ class PodPredictor:
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
             workload = apply_deployment_pause(workload, pods)
-        progress = WorkloadProgress(workload, bool(pods))
+        progress = WorkloadProgress(workload, had_pods=bool(pods))
         if progress.is_daemon:
             self._prepare_daemons(progress, pods)
             return progress
@@ -232,16 +230,16 @@ class PodPredictor:
             is_current = pod.spec.template == workload.pod.template
             if self._is_running(pod):
                 (progress.kept_pods if is_current else progress.outdated_pods).append(pod)
-            elif pod.rejection and is_current:
+            elif pod.rejection and is_current:  # Failed for good
                 progress.failed_pods.append(pod)
-            elif pod.node:
+            elif pod.node:  # lost with its node, or evicted by a taint
                 trigger = self._find_node_loss_trigger(pod)
-                progress.pods_to_place.append(PodToPlace(pod.number, "", pod.node, trigger))
+                progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
             else:  # no node took it
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
-                if is_pending_outdated(workload, pod):
+                if is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(replace(retried_pod, former_spec=pod.spec))
-                elif must_keep_former_template(workload, pod):
+                elif must_keep_former_template(workload, pod):  # an ordered set replaces no pod before it runs
                     progress.pods_to_place.append(replace(retried_pod, former_spec=pod.spec))
                 else:
                     progress.pods_to_place.append(retried_pod)
@@ -251,7 +249,7 @@ class PodPredictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove surplus pods and return the others; running ones stay for now if their ordered set must wait."""
+        """Remove surplus pods (running ones of an ordered set later, if it must wait) and return the others."""
         now = self.session.cluster.observation_time
         surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
         if must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
@@ -265,7 +263,7 @@ class PodPredictor:
         return [pod for pod in pods if pod not in surplus]
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
-        """Plan one pod per permitted node; waiting pods are assigned to nodes without a pod."""
+        """Plan one pod of a DaemonSet per permitted node; Pending pods are assigned to nodes without a pod."""
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -277,7 +275,7 @@ class PodPredictor:
             elif self._is_running(pod):
                 self.session.remove_pod(pod)
                 progress.removals.append((pod, pod_outcomes.SCALE_IN))
-            elif pod.node:
+            elif pod.node:  # lost with its node
                 progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
         unserved_nodes = [name for name in sorted(permitted_nodes) if name not in served_nodes]
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
@@ -294,7 +292,7 @@ class PodPredictor:
         """Drop new pods rejected by quotas or admission. Existing pods count first, new ones in order of creation."""
         quota_usage = self.quota_usage
         if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
-            return
+            return  # nothing rejects a pod
         for pod in self.unmanaged_pods:
             quota_usage.add(pod.spec)
         for progress in progress_list:
@@ -307,19 +305,19 @@ class PodPredictor:
             drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress], arrival: ArrivalOrder | None) -> None:
-        """Place the pods of all workloads one by one: in their order, or as they arrive."""
+        """Place the pods of all workloads one by one: workload by workload, or as they arrive."""
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
         if arrival is None:
             for workload_steps in steps.values():
-                for _ in workload_steps:
+                for _ in workload_steps:  # each step places a pod
                     pass
             return
-        counts = dict.fromkeys(steps, -1)
+        arrived_counts = dict.fromkeys(steps, -1)  # -1: not started
         while steps:
-            key = arrival.select_next_workload(counts)
-            counts[key] += 1
-            if next(steps[key], None) is None:
-                del steps[key], counts[key]
+            key = arrival.select_next_workload(arrived_counts)
+            arrived_counts[key] += 1
+            if next(steps[key], None) is None:  # all pods of the workload have arrived
+                del steps[key], arrived_counts[key]
             self._recreate_evicted()
             if arrival.has_fast_replacements and self._has_replacements:
                 self._retry_waiting_pods(progress_list)
@@ -369,9 +367,9 @@ class PodPredictor:
         )
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
-        """Remove the surplus pods kept until all others of an ordered workload ran."""
+        """Remove the surplus pods of an ordered workload, as the caller found a node for all others."""
         if find_stuck_number(progress) < NONE_STUCK:
-            return
+            return  # a pod with a node is not ready
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.deferred_removals]
@@ -391,7 +389,7 @@ class PodPredictor:
             yield workload.key
             if pod.number > stuck_number and not blocking_pod:
                 blocking_pod = workload.format_pod_name(stuck_number)
-            if blocking_pod and not pod.was_pending:
+            if blocking_pod and not pod.was_pending:  # a Pending pod exists already, so it is retried
                 verdict = build_waiting_verdict(blocking_pod)
             else:
                 verdict = self._place_pod(progress, pod)
@@ -403,7 +401,7 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Return the verdict on a pod. An ordered workload replaces a pod of a former template once it has a node."""
+        """Place a pod and return the verdict. An ordered set replaces a pod of a former template once it has a node."""
         workload = progress.workload
         if pod.required_node:
             return self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
@@ -411,7 +409,7 @@ class PodPredictor:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
         if not verdict.node or not workload.is_ordered:
-            progress.is_blocked = progress.is_blocked or not verdict.node
+            progress.is_blocked = progress.is_blocked or not verdict.node  # the rollout waits for it
             return verdict
         age = self.session.age
         self.session.remove_pod(ExistingPod(workload.key, pod.number, verdict.node, pod.former_spec, age))
@@ -419,7 +417,7 @@ class PodPredictor:
         return self.session.place_pod(workload.pod, workload.key, pod.number)
 
     def _recreate_evicted(self) -> None:
-        """Request evicted pods again for their controllers: they wait for a node like all others."""
+        """Take the evictions of the session, and request the pods again if controllers re-create them."""
         evictions, self.session.evictions = self.session.evictions, []
         self._has_replacements = self._has_replacements or bool(evictions)
         for eviction in evictions:
@@ -452,11 +450,11 @@ class PodPredictor:
         self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
-        """Record the eviction of an unmanaged pod, and request it again if it has a controller."""
+        """Record the eviction of an unmanaged pod (of no workload here); request it again if it has a controller."""
         namespace, kind, name = pod.workload.split("/", 2)
         progress = self.displaced_workloads.get(pod.workload)
         if progress is None:
-            workload = Workload(kind, namespace, name, 0, pod.spec)
+            workload = Workload(kind, namespace, name, replicas=0, pod=pod.spec)
             progress = WorkloadProgress(workload, had_pods=True, has_started=True)
             self.displaced_workloads[pod.workload] = progress
         outcome = progress.outcomes.get(pod.number)
@@ -486,7 +484,7 @@ class PodPredictor:
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
         """Evict pods with an expiring toleration if another node now suits them better."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
-            return
+            return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):
             moves = [self._evict_expired_pods(progress) for progress in progress_list if not progress.is_daemon]
             moves += [self._evict_expired_unmanaged(pod) for pod in self.unmanaged_pods]
@@ -495,7 +493,7 @@ class PodPredictor:
             self._retry_waiting_pods(progress_list)
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
-        """Evict the expired pods of a workload, and return whether one leaves its node."""
+        """Evict the pods of a workload after their tolerationSeconds, and return whether one leaves its node."""
         key, spec = progress.workload.key, progress.workload.pod
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
@@ -508,7 +506,7 @@ class PodPredictor:
             has_moved = True
             if pod in progress.kept_pods:
                 progress.kept_pods.remove(pod)
-                new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE)
+                new_pod = PodToPlace(pod.number, previous=pod.node, trigger=pod_outcomes.NO_EXECUTE)
                 progress.pods_to_place.append(new_pod)
             else:
                 new_pod = pod_by_number[pod.number]
@@ -516,12 +514,12 @@ class PodPredictor:
         return has_moved
 
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
-        """Evict an expired unmanaged pod, and return whether it leaves its node."""
+        """Evict an unmanaged pod after its tolerationSeconds, and return whether it leaves its node."""
         if pod.node not in self.nodes or pod.key in self.displaced_pods:
-            return False
+            return False  # its node is unknown, or it was evicted already
         verdict = self._reschedule_after_toleration(pod)
         if verdict is None:
-            return False
+            return False  # it stays
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
         progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
@@ -532,15 +530,15 @@ class PodPredictor:
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:
-        """Return the new verdict on a pod after its toleration time; None without such a time or on the same node."""
-        if not self._compute_remaining_seconds(pod):
+        """Place a pod again after its tolerationSeconds; return None without such a time or if it keeps its node."""
+        if not self._compute_remaining_seconds(pod):  # evicted already (0), or never (None)
             return None
         self.session.remove_pod(pod)
         verdict = self.session.place_pod(pod.spec, pod.workload, pod.number)
         return None if verdict.node == pod.node else verdict
 
     def _build_outcome(self, workload: Workload, verdict: PodVerdict, pod: PodToPlace) -> PodOutcome:
-        """Return the outcome of a pod: MOVE from a previous node, KEEP for one still waiting, else PLACE."""
+        """Return the outcome of a pod: KEEP for one still Pending, MOVE from a previous node, else PLACE."""
         spec = pod.get_spec(workload)
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger
@@ -591,7 +589,7 @@ class PodPredictor:
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             is_waiting = is_blocked or number > stuck_number
             if is_waiting and not pod_by_number[number].was_pending:
-                continue
+                continue  # not created yet
             verdict = self._place_pod(progress, pod_by_number[number])
             has_changed = has_changed or bool(verdict.node)
             is_blocked = is_blocked or (workload.is_ordered and not verdict.node)

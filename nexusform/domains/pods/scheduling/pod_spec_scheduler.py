@@ -91,6 +91,7 @@ class _TopologyAxis:
         self.members: dict[int, list[int]] = {}
 
     def get_domain_signature(self, node: int) -> Trait:
+        """Return the domain of a node, or with many domains the counts of its domain; -1 without the key."""
         domain = self.domain_by_node[node]
         if self.has_few_domains or domain < 0:
             return domain
@@ -156,15 +157,13 @@ class PodSpecScheduler:
 
     def collect_rejections(self) -> dict[int, Rejection]:
         """Return the first rejection of each infeasible node."""
-        rejections: dict[int, Rejection] = {}
-        for node in range(len(self.cache.nodes)):
-            rejection = self.find_rejection(node)
-            if rejection is not None:
-                rejections[node] = rejection
-        return rejections
+        rejections = ((node, self.find_rejection(node)) for node in range(len(self.cache.nodes)))
+        return {node: rejection for node, rejection in rejections if rejection is not None}
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield the rejections of a node with its nominated pods, or if there are none, without them."""
+        """Yield the rejections of a node with its nominated pods added; if it is feasible then, those without them, as
+        kube-scheduler requires both.
+        """
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
             version = self.cache.version
@@ -173,7 +172,7 @@ class PodSpecScheduler:
             rejections = list(self._list_node_rejections(node))
             for group in nominated_groups:
                 self._move_group_pod(group, node, -1)
-            self.cache.version = version
+            self.cache.version = version  # all pods are as before
             if rejections:
                 return iter(rejections)
         return self._list_node_rejections(node)
@@ -184,6 +183,7 @@ class PodSpecScheduler:
             self.counts.update_counts(group, node, sign)
 
     def _list_node_rejections(self, node: int) -> Iterator[Rejection]:
+        """Yield the rejections of a node in the order of the filters; only the first one if it is about the pod."""
         name = self.cache.nodes[node].name
         for pod_filter in profile.POD_FILTERS:
             reason = pod_filter.find_rejection(self._filter_spec)
@@ -217,9 +217,9 @@ class PodSpecScheduler:
             for node in self._nominated_groups
             if node in self._node_scores and self.find_rejection(node) is not None
         ]
-        scores = [(node, self._remove_node(node)) for node in rejected_nodes]
+        removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
         choice = self._choose_best_bucket_nodes()
-        for node, score in scores:
+        for node, score in removed_nodes:
             self._insert_node(node, score)
         return choice
 
@@ -235,19 +235,20 @@ class PodSpecScheduler:
         if not open_buckets:
             return None
         nodes = [node for _, node in open_buckets]
-        sizes = self._count_domains(open_buckets)
-        totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, sizes).values(), strict=True)]
-        best_total, levels = -1, []
+        domain_counts = self._count_domains(open_buckets)
+        # The points of each bucket, apart from the usage scores of its nodes.
+        totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)]
+        best_total, best_levels = -1, []
         for (bucket, _), total in zip(open_buckets, totals, strict=True):
             top_score = max(bucket.nodes_by_score)
             if total + top_score > best_total:
-                best_total, levels = total + top_score, [bucket.nodes_by_score[top_score]]
+                best_total, best_levels = total + top_score, [bucket.nodes_by_score[top_score]]
             elif total + top_score == best_total:
-                levels.append(bucket.nodes_by_score[top_score])
-        tied_nodes = tuple([node for level in levels for node in level])
+                best_levels.append(bucket.nodes_by_score[top_score])
+        tied_nodes = tuple([node for level in best_levels for node in level])
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
         lead = None
-        if self.images_matter and len(tied_nodes) == 1:
+        if self.images_matter and len(tied_nodes) == 1:  # else it is not needed
             lead = _compute_score_lead(best_total, zip(open_buckets, totals, strict=True))
         return BestNodes(tied_nodes, feasible_count, lead)
 
@@ -273,7 +274,7 @@ class PodSpecScheduler:
         self.counts.add(node)
         self.version = self.cache.version
         if not self._has_buckets:
-            return
+            return  # buckets created later include the pod
         for axis in self._moving_axes:
             domain = axis.domain_by_node[node]
             for member in axis.members.get(domain, ()):
@@ -359,7 +360,7 @@ class PodSpecScheduler:
         """Return the usage score of the node, -1 if it is rejected."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
         number = self.cache.usage_numbers[node]
-        score = self._score_cache.get(number) if self._has_plain_usage else None
+        score = self._score_cache.get(number) if self._has_plain_usage else None  # equal for equal usage
         if score is None:
             if any(find_rejection(spec, node_record, usage) for _, find_rejection in profile.USAGE_FILTERS):
                 score = -1
@@ -373,6 +374,7 @@ class PodSpecScheduler:
         counts = self.counts
         if not counts.soft_spread:
             return []
+        # Nodes without points for spreading do not count.
         scored_buckets = [(bucket, node) for bucket, node in open_buckets if counts.has_spread_score(node)]
         return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
 
@@ -385,8 +387,8 @@ class PodSpecScheduler:
             columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(raws)]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
-                figures = [domain_score.score(counts, node, sizes) for node in nodes]
-                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(figures)]
+                scores = [domain_score.score(counts, node, sizes) for node in nodes]
+                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(scores)]
         return columns
 
 
@@ -414,7 +416,7 @@ def _run_usage_filter(
 
 def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
     """Return the number of domains of a constraint with nodes of these buckets."""
-    if tally.constraint.topology_key == HOSTNAME:
+    if tally.constraint.topology_key == HOSTNAME:  # each node is a domain
         return sum(bucket.size for bucket, _ in scored_buckets)
     if len(tally.counts) <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
@@ -439,7 +441,7 @@ class FeasibleNodes(Struct, frozen=True):
             members = self.members[id(domain_by_node)] = {}
             for node in self.points:
                 members.setdefault(domain_by_node[node], []).append(node)
-            members.pop(-1, None)
+            members.pop(-1, None)  # nodes without the topology key
         return members
 
 
@@ -456,7 +458,9 @@ class FeasibleNodesCache:
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the facts for a spec."""
+        """Return the nodes feasible for a spec regardless of other pods, with their points. Results are cached by all
+        the rules read of the spec.
+        """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]
         is_rejected = any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)

@@ -64,19 +64,18 @@ def collect_pod_warnings(cluster: Cluster, prediction: PodsPrediction) -> tuple[
         outcomes = tuple(outcomes_by_workload.get(key, ()))
         running_outcomes = tuple(outcome for outcome in outcomes if outcome.node)
         context = WorkloadContext(
-            cluster,
-            cache,
-            nodes,
-            node_by_name,
-            forecast.workload,
-            forecast,
-            outcomes,
-            next_rollout,
-            running_outcomes,
-            claims_by_node,
+            cluster=cluster,
+            cache=cache,
+            nodes=nodes,
+            node_by_name=node_by_name,
+            workload=forecast.workload,
+            forecast=forecast,
+            outcomes=outcomes,
+            next_rollout=next_rollout,
+            running_outcomes=running_outcomes,
+            claims_by_node=claims_by_node,
         )
-        for rule in _RULES:
-            warnings += rule(context)
+        warnings += chain.from_iterable(rule(context) for rule in _RULES)
     return tuple(warnings)
 
 
@@ -84,7 +83,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
     """Yield a warning for more replicas than a required anti-affinity allows."""
     replicas = context.workload.replicas
     if context.workload.kind == "DaemonSet":
-        return
+        return  # it has no replicas, but one pod per node
     for term in context.select_own_terms(context.workload.pod.anti_affinity):
         domain_count = _count_topology_domains(context, term.topology_key)
         if domain_count is not None and replicas > domain_count > 0:
@@ -95,14 +94,14 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
             )
             summary = f"{replicas} replicas must not share a {term.topology_key}; its workers have {domain_count}"
             yield context.build_warning(TOO_MANY, detail, summary=summary)
-            return
+            return  # one term explains it
 
 
 def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for a rolling update blocked by anti-affinity or missing surge capacity."""
     workload = context.workload
     if not workload.has_rolling_update or workload.max_unavailable or not workload.replicas:
-        return
+        return  # an old pod may stop first
     # Labels of the pods of the previous template.
     old_labels = {**dict(workload.pod.labels), TEMPLATE_KEY: "another"}
     for term in context.select_own_terms(workload.pod.anti_affinity):
@@ -131,7 +130,7 @@ def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarnin
     """Yield a warning for a rolling update without capacity for one more pod."""
     workload = context.workload
     if len(context.running_outcomes) < workload.replicas or context.forecast.is_blocked:
-        return
+        return  # other warnings cover this plan's pods
     obstacle = context.next_rollout.find_obstacle(workload)
     if obstacle:
         detail = (
@@ -241,7 +240,7 @@ def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
 
 
 def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
-    """Return requirements unmet on every node, else the most frequent reasons."""
+    """Return the requirements unmet on every node, else the reason of the pod alone, else those of nodes by number."""
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
     if unmet:
         return unmet
@@ -295,7 +294,7 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
 def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for nodes with many volumes: the limits of CSI drivers are unknown."""
     if not context.workload.pod.claim_count or context.cluster.attach_limits.maximums:
-        return
+        return  # it has no volumes, or the limits are known (CSINode)
     counts = {outcome.node: context.claims_by_node[outcome.node] for outcome in context.running_outcomes}
     crowded_nodes = sorted(node for node, count in counts.items() if count > _DEFAULT_VOLUME_LIMIT)
     if not crowded_nodes:
@@ -376,7 +375,7 @@ _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-n
 def find_shared_hardware(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield warnings about pods on one machine; if there are none, about all pods in one rack."""
     if context.workload.kind == "DaemonSet" or len(context.running_outcomes) < 2:
-        return
+        return  # its pods follow the nodes, or it has no second pod to protect
     machine_warnings = list(_warn_shared_machines(context))
     yield from machine_warnings
     if not machine_warnings:
@@ -408,7 +407,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     racks = {node.rack for node in context.nodes if node.rack}
     racks_known = all(context.node_by_name[outcome.node].rack for outcome in context.running_outcomes)
     if len(context.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
-        return
+        return  # pods in several or unknown racks, or no other rack to use
     rack = next(iter(context.forecast.per_rack))
     required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)

@@ -21,6 +21,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodSpec,
     Workload,
 )
+from nexusform.domains.pods.scheduling.grouping import group_by
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import PodSpecScheduler
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.kubernetes.matching import is_selected
@@ -91,7 +92,7 @@ def compute_eviction_allowances(
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
-            continue
+            continue  # in preemption, it covers no pod
         covered_groups = cache.select_groups(budget.selector, budget.namespace)
         healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
@@ -116,7 +117,7 @@ def select_victims(
     checked_count = 0
     for node in promising_nodes:
         if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
-            break
+            break  # kube-scheduler stops its search here
         checked_count += 1
         candidate = trial.find_candidate(node)
         if candidate is not None:
@@ -144,7 +145,7 @@ class _PreemptionTrial:
         self._updates_counts = scheduler.counts.can_reject
 
     def find_candidate(self, node: int) -> _Candidate | None:
-        """Return a node with its victims, None if it has none or if they are not sufficient."""
+        """Return a node with its victims; None without pods of lower priority, or if their removal does not help."""
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()
         lower_priority_pods = [pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected]
@@ -158,7 +159,7 @@ class _PreemptionTrial:
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
-        if is_feasible:
+        if is_feasible:  # put back as many as possible, first those protected by a budget
             violating_pods, other_pods = self._split_by_violation(lower_priority_pods)
             victims = self._select_victims(violating_pods, node)
             violations = len(victims)
@@ -180,10 +181,8 @@ class _PreemptionTrial:
             own_budgets = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
             for at in own_budgets:
                 remaining_evictions[at] -= 1
-            if any(remaining_evictions[at] < 0 for at in own_budgets):
-                violating_pods.append(pod)
-            else:
-                other_pods.append(pod)
+            is_violating = any(remaining_evictions[at] < 0 for at in own_budgets)
+            (violating_pods if is_violating else other_pods).append(pod)
         return violating_pods, other_pods
 
     def _restore_or_remove_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
@@ -210,15 +209,14 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether only some of several equally important pods are victims."""
+    """Return whether only some of several equally important pods of different templates are victims."""
     victim_ids = {id(pod) for pod in victims}
-    outcomes_by_key: dict[tuple[int, int], set[bool]] = {}
-    templates_by_key: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for pod in lower_priority_pods:
-        key = (pod.spec.priority, pod.age)
-        outcomes_by_key.setdefault(key, set()).add(id(pod) in victim_ids)
-        templates_by_key.setdefault(key, set()).add((pod.workload, pod.spec.template))
-    return any(len(outcomes_by_key[key]) > 1 and len(templates_by_key[key]) > 1 for key in outcomes_by_key)
+    for pods in group_by(lower_priority_pods, lambda pod: (pod.spec.priority, pod.age)).values():
+        templates = {(pod.workload, pod.spec.template) for pod in pods}
+        victim_count = sum(id(pod) in victim_ids for pod in pods)
+        if len(templates) > 1 and 0 < victim_count < len(pods):
+            return True
+    return False
 
 
 def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy: int) -> int:
@@ -244,11 +242,9 @@ def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
     """Count the expected pods under a budget: replicas of workloads, and unmanaged pods. DaemonSets have none."""
-    count = sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
-    for workload in workloads:
-        if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):
-            count += workload.replicas
-    return count
+    scaled_workloads = [workload for workload in workloads if workload.kind != "DaemonSet"]
+    replicas = sum(workload.replicas for workload in scaled_workloads if is_pod_covered(budget, workload.pod))
+    return replicas + sum(is_pod_covered(budget, pod.spec) for pod in unmanaged_pods)
 
 
 def find_drain_obstacles(
@@ -280,6 +276,7 @@ def find_drain_obstacles(
 def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int:
     """Return how many existing pods the budget allows to evict."""
     covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
+    # With an observed status, `withheld_disruptions` accounts for unready pods.
     healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.is_ready) for pod in covered_pods)
     return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
 

@@ -168,11 +168,8 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
 
 def find_node_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     """Return the first reason why a node does not permit a pod, regardless of its usage; None if it permits it."""
-    for rule in NODE_FILTERS:
-        reason = rule.find_rejection(pod, node)
-        if reason:
-            return Rejection(node.name, rule.name, reason)
-    return None
+    reasons = ((rule.name, rule.find_rejection(pod, node)) for rule in NODE_FILTERS)
+    return next((Rejection(node.name, rule_name, reason) for rule_name, reason in reasons if reason), None)
 
 
 def should_run_daemon(pod: PodSpec, node: Node) -> bool:
@@ -201,7 +198,9 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return how many feasible nodes end kube-scheduler's search: all up to 100, else 50 to 5 per cent, 100 or more."""
+    """Return how many feasible nodes end kube-scheduler's search in a cluster of this size (numFeasibleNodesToFind):
+    all below 100, else 100 or 50 to 5 per cent, less in larger clusters.
+    """
     if nodes < 100:
         return nodes
     return max(nodes * max(50 - nodes // 125, 5) // 100, 100)

@@ -95,14 +95,16 @@ def _is_pod_in_quota(quota: ResourceQuota, pod: PodSpec) -> bool:
 
 
 def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
-    best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
+    """Return whether a pod is in a scope; any other name is PriorityClass, with the operator of the scope."""
+    is_best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
     match scope.name:
         case "BestEffort" | "NotBestEffort":
-            return best_effort == (scope.name == "BestEffort")
+            return is_best_effort == (scope.name == "BestEffort")
         case "Terminating" | "NotTerminating":
             return pod.quota_figures.has_deadline == (scope.name == "Terminating")
         case "CrossNamespacePodAffinity":
             terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
+            # Terms without namespaces have that of the pod.
             return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)
         case _:
             priority_class = pod.quota_figures.priority_class

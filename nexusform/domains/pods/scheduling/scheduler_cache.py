@@ -110,7 +110,7 @@ class SchedulerCache:
         pairs: set[tuple[str, str]] = set()
         for term in terms:
             if term.selector is None:
-                continue
+                continue  # it selects nothing
             label_pairs = list_alternative_labels(term.selector)
             if label_pairs is None:
                 self._unindexed_term_groups.append(group)
@@ -133,9 +133,10 @@ class SchedulerCache:
         self.version += 1
 
     def _update_usage_number(self, node: int) -> None:
-        size, usage = self.nodes[node], self.usage[node]
+        """Give a node the number of its size and usage, a new one at their first appearance."""
+        record, usage = self.nodes[node], self.usage[node]
         amounts = (usage.pods, usage.cpu, usage.memory, usage.scored_cpu, usage.scored_memory)
-        numbers, key = self._numbers_by_usage, (size.cpu, size.memory, size.pods, *amounts)
+        numbers, key = self._numbers_by_usage, (record.cpu, record.memory, record.pods, *amounts)
         self.usage_numbers[node] = numbers.setdefault(key, len(numbers))
 
     def list_groups(self) -> Iterable[PodSpecGroup]:
@@ -187,7 +188,7 @@ class SchedulerCache:
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
         if term.selector is None:
-            return []
+            return []  # it selects nothing
         return [g for g in self.select_groups(term.selector) if self._is_namespace_selected(term, g.spec.namespace)]
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
@@ -199,6 +200,7 @@ class SchedulerCache:
         )
 
     def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
+        """Return whether a term is about pods of a namespace, by its name or by its labels."""
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is None:

@@ -44,13 +44,13 @@ class SchedulerVersionDifference(Struct, frozen=True):
     is_repeated: bool = False
 
     def is_in(self, version: Version) -> bool | None:
-        """Return whether a version has the difference; None if unknown."""
+        """Return whether a version has the difference; None if the version is unknown or newer than all known ones."""
         if not version:
             return None
         if version < self.since:
             return False
         if self.until is None:
-            return True if version <= NEWEST_KNOWN else None
+            return True if version <= NEWEST_KNOWN else None  # a newer one may have dropped it
         return version < self.until
 
 
@@ -63,9 +63,9 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 
 
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
-    """Return whether the scheduler's reading of a new pod with this many feasible nodes is unknown."""
+    """Return whether an unknown rule or version may change the decision on a new pod with this many feasible nodes."""
     return spec.has_unknown_rules or any(
-        (version or not difference.is_repeated)
+        (version or not difference.is_repeated)  # else the prediction is repeated with it
         and (feasible_nodes > 1 or not difference.affects_scores_only)
         and difference.is_affected(spec)
         and difference.is_in(version) is None

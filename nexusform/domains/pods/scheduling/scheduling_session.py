@@ -134,7 +134,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec; `volume_needs` are those of a pod's own claims."""
+        """Return the scheduler of a spec, the last one if it still applies; `volume_needs`: those of its own claims."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if (
@@ -144,13 +144,13 @@ class SchedulingSession:
             and scheduler.volume_needs == volume_needs
         ):
             return scheduler
-        # The nominated groups by node with at least the priority of this spec.
-        prior_groups_by_node: dict[int, list[PodSpecGroup]] = {}
+        # Capacity is reserved by nominated pods with at least the priority of this spec.
+        reserving_groups_by_node: dict[int, list[PodSpecGroup]] = {}
         for node_index, nominated_groups in self._nominated_groups.items():
-            prior_groups = [nominated for nominated in nominated_groups if nominated.spec.priority >= spec.priority]
-            if prior_groups:
-                prior_groups_by_node[node_index] = prior_groups
-        self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, prior_groups_by_node)
+            reserving_groups = [nominated for nominated in nominated_groups if nominated.spec.priority >= spec.priority]
+            if reserving_groups:
+                reserving_groups_by_node[node_index] = reserving_groups
+        self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, reserving_groups_by_node)
         return self._scheduler
 
     def create_scheduler(self, spec: PodSpec, number: int) -> PodSpecScheduler:
@@ -178,7 +178,7 @@ class SchedulingSession:
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
             self._pods_by_node[node_index][terminating_pod.identity] = terminating_pod
             self._lingering_pods.append(terminating_pod)
-            return
+            return  # it still uses its volumes, devices and CPUs
         if is_registered:
             self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, -1)
             self.claimed_devices.release(pod)
@@ -187,7 +187,7 @@ class SchedulingSession:
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
         """Return whether a removed pod holds its capacity for now: none (0), all (1), or half of them by a digest."""
-        if self.slow_terminations <= 1:
+        if self.slow_terminations in (0, 1):
             return self.slow_terminations == 1
         text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
         return bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
@@ -203,6 +203,7 @@ class SchedulingSession:
         """Decide a pod and add it to its node. The failure of an equal pod is repeated until the cluster changes."""
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), (None, None))
+        # An observer is called for every pod.
         if self._observer is None and failure is not None and failed_version == self.cache.version:
             return failure
         nomination = self._release_nominated_node(workload, number)
@@ -214,7 +215,7 @@ class SchedulingSession:
         pod = ExistingPod(workload, number, "", spec, self._sample_pod_age(workload, number))
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
-        if nomination is not None and scheduler.find_rejection(nomination) is None:
+        if nomination is not None and scheduler.find_rejection(nomination) is None:  # its reserved node
             choice: BestNodes | None = BestNodes((nomination,), 1)
         else:
             choice = scheduler.choose_nodes()
@@ -223,10 +224,10 @@ class SchedulingSession:
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
             self._mark_uncertain_nodes(scheduler, choice)
-        return self._add_tie_uncertainty(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+        return self._add_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
-        """Mark the possible nodes of an uncertain choice: the tied ones, or all feasible ones."""
+        """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
         is_undetermined = self._is_choice_undetermined(scheduler, choice)
         if self._uncertain_nodes or self._is_search_cut_short(choice) or is_undetermined:
             self._uncertain_nodes |= scheduler.facts.mask
@@ -245,13 +246,13 @@ class SchedulingSession:
         digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
         return self.age + digest[0]
 
-    def _add_tie_uncertainty(
+    def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
-        """Return the assumption behind an uncertain decision."""
+        """Return the assumption behind an uncertain decision; the first one if several apply."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
         if scheduler.is_storage_uncertain:
@@ -276,7 +277,7 @@ class SchedulingSession:
             first_reason = first_reason or f"on {self._names[node]}: {rejection_text}."
             tied_nodes.remove(node)
             if not is_recreated(pod.workload):
-                break
+                break  # a bare pod stays Failed
         return PodVerdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
@@ -299,12 +300,15 @@ class SchedulingSession:
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
-            return _build_started_verdict(spec.node_name, "no such node", not self._uncertain_nodes, 0)
+            is_certain = not self._uncertain_nodes
+            return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
         is_certain = not self._uncertain_nodes & 1 << node_index
         rejection_text = find_kubelet_rejection(
             spec, self.cache.nodes[node_index], self.cache.usage[node_index]
         ) or self._start_pod(scheduler, node_index, pod)
-        return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
+        return _build_started_verdict(
+            spec.node_name, rejection_text, is_certain, feasible_nodes=int(not rejection_text)
+        )
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
@@ -328,33 +332,34 @@ class SchedulingSession:
         pod = ExistingPod(workload, number, "", spec, self.age)
         rejection = scheduler.find_rejection(node_index)
         if rejection is not None:
-            if self.remove_lingering_pods():
+            if self.remove_lingering_pods():  # try again with their capacity
                 return self.place_daemon(spec, workload, number, node)
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
             other_names = [name for name in self._names if name != rejection.candidate]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
-            return preemption_verdict or PodVerdict(
-                "", not self._uncertain_nodes & 1 << node_index, 0, reason, (rejection,)
-            )
+            is_certain = not self._uncertain_nodes & 1 << node_index
+            return preemption_verdict or PodVerdict("", is_certain, 0, reason, (rejection,))
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
-        return self._add_tie_uncertainty(_build_started_verdict(node, rejection_text, is_certain, 1), scheduler)
+        return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, 1), scheduler)
 
     def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
-        """Return the verdict on a pod without a feasible node, cached until something changes."""
-        if self.remove_lingering_pods():
+        """Return the verdict on a pod without a feasible node: it evicts others, or is Pending. Failures are cached for
+        equal pods.
+        """
+        if self.remove_lingering_pods():  # try again with their capacity
             return self.place_pod(pod.spec, pod.workload, pod.number)
         rejections = scheduler.collect_rejections()
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
-            return self._add_tie_uncertainty(preemption_verdict, scheduler)
+            return self._add_doubt(preemption_verdict, scheduler)
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._add_tie_uncertainty(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
-        if not pod.spec.has_own_claims:
+        verdict = self._add_doubt(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
+        if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
 
@@ -362,7 +367,7 @@ class SchedulingSession:
         """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
-            return ""
+            return ""  # it does not need a feasible node
         if any(scheduler.find_rejection(node) is None for node in scheduler.facts.points):
             return ""
         return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
@@ -374,7 +379,9 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node; return its verdict, None if none helps."""
+        """Evict pods of lower priority for one without a feasible node, and start it there. Return its verdict: Pending
+        while its victims terminate slowly, Failed if kubelet rejects it (without evictions), None if none helps.
+        """
         if not self._can_evict(pod.spec):
             return None
         budgets = self.cluster.budgets
@@ -417,7 +424,7 @@ class SchedulingSession:
         return PodVerdict(name, is_certain, 0, victims=choice.victims)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
-        """Return the node reserved for a pod waiting for its victims, and end the reservation."""
+        """Release and return the node reserved for a pod waiting for its victims; None if it has none."""
         nomination = self._nominations.pop((workload, number), None)
         if nomination is None:
             return None
@@ -437,30 +444,29 @@ class SchedulingSession:
         self.has_slow_victims = False
 
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
-        """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
-        if len(choice.tied_nodes) > 1:
-            return False
-        if self._is_search_cut_short(choice) or self._is_choice_undetermined(scheduler, choice):
+        """Return whether a choice is certain: one best node of all, and no effect of unknown facts or earlier ties."""
+        has_alternatives = len(choice.tied_nodes) > 1 or self._is_search_cut_short(choice)
+        if has_alternatives or self._is_choice_undetermined(scheduler, choice):
             return False
         return self._is_certain(scheduler, scheduler.facts.mask)
 
     def _is_choice_undetermined(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether unknown facts may change the best node: images on nodes, the scheduler's version."""
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
-            return True
+            return True  # image points alone may make up for the lead
         return self._is_doubtful(scheduler, choice.feasible_nodes)
 
-    def _is_doubtful(self, scheduler: PodSpecScheduler, feasible: int) -> bool:
-        spec, version = scheduler.group.spec, self.cluster.version
+    def _is_doubtful(self, scheduler: PodSpecScheduler, feasible_nodes: int) -> bool:
+        """Return whether unknown storage or devices, or the scheduler's version, may change the decision."""
         has_doubt = scheduler.is_storage_uncertain or bool(scheduler.device_doubt)
-        return has_doubt or is_version_uncertain(spec, version, feasible)
+        return has_doubt or is_version_uncertain(scheduler.group.spec, self.cluster.version, feasible_nodes)
 
     def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
-        """Return whether no tie-break affects the evaluation of these nodes (bits)."""
+        """Return whether no earlier random choice affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
             return True
         spec = scheduler.group.spec
-        if self._uncertain_nodes & nodes or spec.has_own_claims:
+        if self._uncertain_nodes & nodes or spec.has_own_claims:  # volumes and devices may be used by other pods
             return False
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts

@@ -67,9 +67,9 @@ class RolloutState(Struct):
 
     @property
     def unavailable_count(self) -> int:
-        """Number of unavailable pods of the current template."""
-        waiting_count = len(self.new_verdicts) if self.is_template_stuck else len(self.list_unscheduled())
-        return waiting_count + len(self.stuck_numbers)
+        """Number of unavailable pods of the current template; all new ones if the template never gets ready."""
+        unavailable_new_pods = self.new_verdicts if self.is_template_stuck else self.list_unscheduled()
+        return len(unavailable_new_pods) + len(self.stuck_numbers)
 
     @property
     def pod_count(self) -> int:
@@ -82,9 +82,9 @@ class RolloutState(Struct):
 
 
 def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage) -> None:
-    """Replace pods of an older template under the same numbers, by the rules of their kind."""
+    """Replace pods of an older template under the same numbers, by the rules of their kind. `state` is updated."""
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
-        return
+        return  # these controllers replace no existing pod
     replacement = _PodReplacement(session, workload, state, quota_usage)
     if workload.has_rolling_update:
         replacement.replace_with_surge()
@@ -111,8 +111,8 @@ class _PodReplacement(Struct, frozen=True):
         state.uncreated = sum([not self._create_pod(number) for number in numbers])
 
     def replace_in_order(self) -> None:
-        """Replace the highest ordinal first; the next one waits until the new pod runs. An ordered set also
-        waits for each unready pod.
+        """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
+        An ordered set (OrderedReady) also waits for each existing pod to be ready.
         """
         state = self.state
         if self.workload.is_ordered and (state.stuck_numbers or any(pod.is_stuck for pod in state.remaining_pods)):
@@ -121,10 +121,10 @@ class _PodReplacement(Struct, frozen=True):
         highest_stuck_number = max(state.stuck_numbers, default=-1)
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
-                return
-            is_waiting = state.is_template_stuck and state.existing_count + len(state.new_verdicts) > 0
-            is_waiting = is_waiting or highest_stuck_number > pod.number
-            if state.list_unscheduled() or state.uncreated or is_waiting:
+                return  # pods below the partition keep the old template
+            has_new_pods = state.existing_count + len(state.new_verdicts) > 0
+            has_unready_pod = (state.is_template_stuck and has_new_pods) or highest_stuck_number > pod.number
+            if state.list_unscheduled() or state.uncreated or has_unready_pod:
                 state.is_blocked = True
                 return
             self._remove_pod(pod)
@@ -140,14 +140,14 @@ class _PodReplacement(Struct, frozen=True):
         next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
             waiting_numbers = state.list_unscheduled()
-            for number in waiting_numbers:
+            for number in waiting_numbers:  # try again, as old pods were deleted
                 self._place_pod(number)
             added = sum(bool(state.new_verdicts[number].node) for number in waiting_numbers)
             # Create the next new pods within max surge and quotas.
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
             while next_numbers and state.pod_count < maximum:
-                if not self._create_pod(next_numbers[0]):
+                if not self._create_pod(next_numbers[0]):  # rejected by a quota or on admission, as all others now
                     state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                     break
                 next_numbers.pop(0)
@@ -167,7 +167,7 @@ class _PodReplacement(Struct, frozen=True):
                 return
 
     def _count_removable_pods(self) -> int:
-        """Return how many pods, ready or not, may be deleted within max unavailable."""
+        """Return how many old pods, not ready, may be deleted within max unavailable, if all others become ready."""
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
@@ -186,7 +186,7 @@ class _PodReplacement(Struct, frozen=True):
         return len(removed_pods)
 
     def _create_pod(self, number: int) -> bool:
-        """Create a new pod and place it; return False if it is rejected."""
+        """Create a new pod and place it; return False, and record the reason, if a quota or admission rejects it."""
         rejection = self.workload.admission_error or self.quota_usage.try_add(self.workload.pod)
         if rejection:
             self.state.rejection = rejection
@@ -284,8 +284,9 @@ class TemplateRollout:
         )
 
     def start(self) -> None:
-        """Scale the sets of former templates, delete pods that need not wait, and retry the others."""
+        """Scale the ReplicaSets of former templates, delete their pods beyond max unavailable, and retry the others."""
         progress = self._progress
+        # Numbers of pods counted by quotas already.
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
@@ -307,7 +308,9 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates, oldest set first; `new_specs` were just created."""
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs`
+        (by number) are pods just created; deleted ones move from there to `_further_numbers`.
+        """
         progress = self._progress
         workload = progress.workload
         maximum = 0  # a paused Deployment deletes none
@@ -327,7 +330,7 @@ class TemplateRollout:
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < progress.workload.replicas:
-                progress.pods_to_place.append(replace(pod, former_spec=None))
+                progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
             else:
                 progress.removals.append((self._build_pending_pod(pod), pod_outcomes.SCALE_IN))
 
@@ -340,12 +343,16 @@ class TemplateRollout:
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
         state = RolloutState(
-            list(progress.outdated_pods), dict(verdicts), len(progress.kept_pods), further_numbers=self._further_numbers
+            remaining_pods=list(progress.outdated_pods),
+            new_verdicts=dict(verdicts),
+            existing_count=len(progress.kept_pods),
+            uncreated=progress.uncreated,
+            further_numbers=self._further_numbers,
+            pending_specs={number: pod.get_spec(workload) for number, pod in pending_pods.items()},
+            stuck_numbers=frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck),
+            is_template_stuck=progress.is_template_stuck,
         )
-        state.pending_specs = {number: pod.get_spec(workload) for number, pod in pending_pods.items()}
-        state.uncreated = progress.uncreated
-        state.stuck_numbers = frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck)
-        state.is_template_stuck = progress.is_template_stuck
+        # Pods placed in this prediction have no earlier node.
         old_nodes = {
             pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
         }
@@ -376,19 +383,21 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Assign numbers to new pods, request those of this rollout, and return all verdicts; old pods keep theirs."""
+        """Return all verdicts of new pods by final number, and request the pods of this rollout under these numbers. A
+        new pod gets a number of its own if the old pod with its number remains.
+        """
         progress, first = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
         replaced_numbers = old_nodes.keys() | pending_pods.keys()
         final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
-            if number in verdicts:
+            if number in verdicts:  # placed before the rollout
                 final_verdicts[number] = verdict
                 continue
             trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
-            new_pod = PodToPlace(number, "", old_nodes.get(number, ""), trigger)
-            if number in kept_numbers:
+            new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger)
+            if number in kept_numbers:  # the old pod remains
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:
@@ -454,12 +463,12 @@ class DaemonRollout:
                 return
             self._remove_pod(pod)
             if pod.node in self._permitted_nodes and not self._workload.admission_error:
-                new_pod = PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED)
+                new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
                 verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
                 self._record_verdict(new_pod, verdict)
                 continue
-            self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))
-            if pod.node in self._permitted_nodes:
+            self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))  # it has no successor
+            if pod.node in self._permitted_nodes:  # admission rejects the successor
                 self._record_uncreated_pod()
 
     def _record_uncreated_pod(self) -> None:
@@ -471,25 +480,26 @@ class DaemonRollout:
         """Create successors first, until `maximum` of them wait; delete old pods once theirs run."""
         updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}
         for pod in outdated_pods:
-            if pod.node in updated_nodes or pod.node not in self._permitted_nodes:
+            if pod.node in updated_nodes or pod.node not in self._permitted_nodes:  # no successor is needed
                 self._remove_pod(pod)
                 self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))
                 continue
             if self._waiting_count >= maximum:
                 self._progress.is_blocked = True
                 return
-            if self._workload.admission_error:
+            if self._workload.admission_error:  # the old pod stays without a successor
                 self._record_uncreated_pod()
                 continue
             verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:
                 self._remove_pod(pod)
-                self._record_verdict(PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED), verdict)
+                new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
+                self._record_verdict(new_pod, verdict)
             else:
                 self._record_verdict(self._create_waiting_pod(pod), verdict)
 
     def _create_waiting_pod(self, pod: ExistingPod) -> PodToPlace:
-        """Return the successor of a remaining pod, under a number of its own."""
+        """Return the Pending successor of a remaining pod: one already waiting, else a new one with a free number."""
         progress = self._progress
         if progress.surge_pods:
             waiting_pod = progress.surge_pods.pop(0)
@@ -520,7 +530,7 @@ def must_wait_to_scale_in(
     surplus_pods: Collection[ExistingPod],
     is_running: Callable[[ExistingPod], bool],
 ) -> bool:
-    """Return whether a required pod of the set does not run, so that no surplus pod is deleted yet."""
+    """Return whether an ordered set deletes none of its surplus pods yet: some required pod is missing or not ready."""
     if not workload.is_ordered or not surplus_pods:
         return False
     running_numbers = {pod.number for pod in pods if pod not in surplus_pods and is_running(pod) and not pod.is_stuck}
@@ -536,7 +546,7 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
 
 
 def must_keep_former_template(workload: Workload, pod: ExistingPod) -> bool:
-    """Return whether a Pending pod is kept with its former template."""
+    """Return whether a Pending pod is kept with its former template: OrderedReady replaces it only once it runs."""
     return workload.is_ordered and pod.spec.template != workload.pod.template
 
 
@@ -546,7 +556,9 @@ def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
 
 
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
-    """Drop the pods not created because an earlier one does not run; those with a node are removed."""
+    """Drop the pods of an ordered set not created because an earlier one does not run, and record their number and
+    the reason. The removal of those with a node before is recorded.
+    """
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
@@ -559,7 +571,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     ]
     for pod in deferred_pods:
         outcome = progress.outcomes.pop(pod.number)
-        if pod.previous:
+        if pod.previous:  # it loses its node now, and is created again later
             removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]

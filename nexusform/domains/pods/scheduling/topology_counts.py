@@ -83,10 +83,10 @@ class SpreadCounter(DomainCounter):
         return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
 
     def add_pod(self, node: int, sign: int = 1) -> None:
-        """Add one selected pod (sign 1) or remove one (sign -1)."""
+        """Add one selected pod (sign 1) or remove one (sign -1), and update the minimum count."""
         domain = self.domain_by_node[node]
         if domain < 0 or not self.eligible_nodes[node]:
-            return
+            return  # pods there do not count
         level = self.counts[domain]
         self.counts[domain] = level + sign
         levels = self._levels
@@ -129,7 +129,9 @@ class TopologyCounts:
         if spec.spread:
             soft_constraints = [c for c in spec.spread if not c.is_hard]
         elif _is_selective(spec.default_spread):
-            soft_constraints = [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
+            soft_constraints = [
+                SpreadConstraint(key, skew, is_hard=False, selector=spec.default_spread) for key, skew in _DEFAULT_SKEWS
+            ]
         else:
             soft_constraints = []
         self.soft_spread = self._create_spread_counters(soft_constraints)
@@ -210,7 +212,7 @@ class TopologyCounts:
         if _is_selective(selector):
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
-                    continue
+                    continue  # spreading ignores them
                 for node, pods in group.nodes.items():
                     if eligible_nodes[node]:
                         tally.add(node, pods)
@@ -220,8 +222,9 @@ class TopologyCounts:
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
-        """Return the nodes, and their domains, counted by a constraint: equal ones are found once."""
+        """Return whether each node counts for a constraint, and the domains of these nodes; cached by all it reads."""
         spec, cache = self.group.spec, self.cache
+        # Points over hostname are about each node alone, so every node counts.
         counts_nodes = not constraint.is_hard and constraint.topology_key == HOSTNAME
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
         tolerations = spec.tolerations if constraint.honor_taints else None
@@ -261,7 +264,9 @@ class TopologyCounts:
         return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), for the filters."""
+        """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), as read by filters: counters
+        of scores are unchanged.
+        """
         cache, spec = self.cache, other.spec
         if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):
             for tally in self.affinity:
@@ -295,7 +300,7 @@ class TopologyCounts:
 def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
     """Return whether a node counts for a constraint by its policies for node affinity and taints."""
     if constraint.honor_affinity and not node_affinity.is_node_affinity_satisfied(spec, node):
-        return False
+        return False  # nodeAffinityPolicy: Honor
     return not constraint.honor_taints or taints.find_untolerated_taint(spec, node) is None
 
 

@@ -76,7 +76,7 @@ class VolumeBinder:
     def _bind_to_provisioned_volumes(self, spec: PodSpec, number: int) -> None:
         """Bind unbound claims of an existing pod to provisioned volumes where the class provisions them."""
         for claim, name in self._list_unbound_claims(spec, number):
-            if claim.provisioning_terms != () and not self._bind_prebound(claim, name):
+            if claim.provisioning_terms != () and not self._bind_prebound(claim, name):  # () = never provisioned
                 self._bind_claim(name, _PROVISIONED)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
@@ -90,12 +90,8 @@ class VolumeBinder:
 
     def _list_unbound_claims(self, spec: PodSpec, number: int) -> list[tuple[Claim, str]]:
         """Return the claims of a pod without a volume, each with its name."""
-        unbound_claims: list[tuple[Claim, str]] = []
-        for claim in spec.claims:
-            name = claim.format_name(number)
-            if name not in self._volume_by_claim:
-                unbound_claims.append((claim, name))
-        return unbound_claims
+        named_claims = [(claim, claim.format_name(number)) for claim in spec.claims]
+        return [(claim, name) for claim, name in named_claims if name not in self._volume_by_claim]
 
     def bind_immediate_claims(self, spec: PodSpec, number: int) -> None:
         """Bind the claims of a new pod that do not wait for a node."""
@@ -105,9 +101,10 @@ class VolumeBinder:
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the current node requirements of a pod's claims."""
         needs = list(chain.from_iterable(self._list_needs(claim, claim.format_name(number)) for claim in spec.claims))
-        waiting = [claim for claim, _ in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
-        if waiting:
-            claims_by_size = sorted(waiting, key=lambda claim: claim.size)
+        waiting_claims = [claim for claim, _ in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
+        if waiting_claims:
+            claims_by_size = sorted(waiting_claims, key=lambda claim: claim.size)
+            # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
                 names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
@@ -137,14 +134,10 @@ class VolumeBinder:
                 self._provisioned_classes.add(claim.storage_class)
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
-        """Return the claims of a pod bound to volumes of the cluster, as (claim, volume) pairs."""
-        bound_volumes: list[tuple[str, str]] = []
-        for claim in spec.claims:
-            name = claim.format_name(number)
-            volume = self._volume_by_claim.get(name, _PROVISIONED)
-            if volume != _PROVISIONED:
-                bound_volumes.append((name, volume))
-        return tuple(bound_volumes)
+        """Return the claims of a pod bound to volumes of the cluster, not provisioned: (claim, volume) pairs."""
+        names = [claim.format_name(number) for claim in spec.claims]
+        volumes = [(name, self._volume_by_claim.get(name, _PROVISIONED)) for name in names]
+        return tuple((name, volume) for name, volume in volumes if volume != _PROVISIONED)
 
     def _bind_claim(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume
@@ -167,7 +160,7 @@ class VolumeBinder:
         """Bind a claim to the volume reserved for it, and return whether there is one."""
         volume = self._prebound_volumes.get(name)
         if volume is None or not _has_requested_size(volume, claim):
-            return False
+            return False  # Kubernetes does not use one that is too small or of another mode either
         self._bind_claim(name, volume.name)
         return True
 
@@ -179,7 +172,7 @@ class VolumeBinder:
         elif volume is not None:
             yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
         elif name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
-            if claim.provisioning_terms:
+            if claim.provisioning_terms:  # else every node reaches it (None), or its nodes are unknown (())
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
         elif not claim.waits_for_pod and claim.provisioning_terms is not None:
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
@@ -273,7 +266,7 @@ class AttachedVolumes:
         """Return the nodes with capacity for the volumes of a pod, () for all."""
         volumes = set(self._list_volumes(spec, number)) if self._maximums else set()
         if not volumes:
-            return ()
+            return ()  # nothing to attach, or no known limit
         names = [node.name for node in self._nodes if self._has_capacity(node.name, volumes)]
         return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 

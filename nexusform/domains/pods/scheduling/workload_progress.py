@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import count, islice
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -87,7 +88,7 @@ class WorkloadProgress(Struct):
 
 
 def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
-    """Return whether an unscheduled pod belongs to a set of a former template of its Deployment."""
+    """Return whether a pod is Pending in the ReplicaSet of a former template of its Deployment."""
     is_former = pod.spec.template != workload.pod.template
     return workload.has_rolling_update and is_former and not (pod.node or pod.rejection)
 
@@ -101,15 +102,15 @@ def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
     """Return a paused Deployment as treated by its controller: scaled but not rolled out, and empty without pods."""
     if not pods:
-        return replace(workload, replicas=0)
+        return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
     if any(pod.spec.template == workload.pod.template for pod in pods):
         return workload
     newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
-    return replace(workload, pod=newest_pod.spec)
+    return replace(workload, pod=newest_pod.spec)  # its ReplicaSet is scaled: the current template has no pod
 
 
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
-    """Drop the first new pod rejected by a quota or on admission, and all new ones after it."""
+    """Drop the first new pod rejected by a quota or on admission, and all new ones after it; record the reason."""
     admitted_pods: list[PodToPlace] = []
     for pod in progress.pods_to_place:
         if pod.is_new and not progress.rejection:
@@ -129,71 +130,75 @@ def select_surplus_pods(
         return [pod for pod in pods if not workload.first_ordinal <= pod.number < end]
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
-    pending_outdated = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
-    numbers = {pod.number for pod in _select_excess_pods(workload, existing_pods, pending_outdated, now)}
-    return [pod for pod in pods if pod.number in numbers]
+    pending_outdated_numbers = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
+    numbers = {pod.number for pod in _select_excess_pods(workload, existing_pods, pending_outdated_numbers, now)}
+    return [pod for pod in pods if pod.number in numbers]  # not their copies without a node
 
 
 def _select_excess_pods(
-    workload: Workload, pods: Sequence[ExistingPod], pending_outdated: Collection[int], now: int
+    workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods above the limit; `pending_outdated` are outdated numbers without a node."""
+    """Return the pods above the target of their template, above the replicas (current template), or above the limit of
+    all templates. `pending_outdated_numbers` are those of Pending pods of former templates.
+    """
     excess_pods: list[ExistingPod] = []
-    for pod_set, count in _compute_template_sizes(workload, pods):
+    for pod_set, target_count in _compute_template_sizes(workload, pods):
         template_pods = [pod for pod in pods if pod.spec.template == pod_set.spec.template]
-        excess_pods += sort_for_removal(template_pods, pods, now)[: max(0, pod_set.count - count)]
+        excess_pods += sort_for_removal(template_pods, pods, now)[: max(0, pod_set.count - target_count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
-    too_many = max(0, len(current_pods) - workload.replicas)
-    excess_pods += sort_for_removal(current_pods, pods, now)[:too_many]
+    excess_pods += sort_for_removal(current_pods, pods, now)[: max(0, len(current_pods) - workload.replicas)]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
-    while (count := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated)) > 0:
-        next_removals = sort_for_removal(remaining_pods, pods, now)[:count]
+    # The limit is lower once no pod of a former template remains.
+    while (excess := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated_numbers)) > 0:
+        next_removals = sort_for_removal(remaining_pods, pods, now)[:excess]
         excess_pods += next_removals
         remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
     return excess_pods
 
 
-def _compute_pod_limit(workload: Workload, pods: Iterable[ExistingPod], pending_outdated: Collection[int]) -> int:
+def _compute_pod_limit(
+    workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
+) -> int:
     """Return the maximum number of pods of a workload, surge included while a rolling update is in progress."""
-    if not workload.has_rolling_update:
-        return workload.replicas
     outdated_pods = (pod for pod in pods if pod.spec.template != workload.pod.template)
-    is_in_progress = any(pod.node or pod.number in pending_outdated for pod in outdated_pods)
-    return workload.replicas + workload.max_surge * is_in_progress
+    is_in_progress = any(pod.node or pod.number in pending_outdated_numbers for pod in outdated_pods)
+    return workload.replicas + workload.max_surge * (workload.has_rolling_update and is_in_progress)
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Take the pods of former templates added by scaling from `pods_to_place`; return their specs by number."""
+    """Take the pods added by scaling to ReplicaSets of former templates from `pods_to_place` of a Deployment, and
+    return their specs by number. The growth of the current ReplicaSet stays there, if the Deployment is paused.
+    """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
-        return {}
+        return {}  # no ReplicaSet of a former template has pods
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
     # Pods that lost their node are among them: they are re-created with the current template.
     current_pods = [ExistingPod(workload.key, pod.number, "", workload.pod, pod.age) for pod in retried_pods]
-    has_waited = any(pod.was_pending for pod in retried_pods)
-    pending_outdated = [
+    has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
+    pending_former_pods = [
         ExistingPod(workload.key, pod.number, "", pod.get_spec(workload), pod.age)
         for pod in progress.pending_outdated_pods
     ]
-    former_pods = [*progress.outdated_pods, *pending_outdated]
+    former_pods = [*progress.outdated_pods, *pending_former_pods]
     # With one former template alone, every new pod has it.
-    if not (progress.kept_pods or has_waited) and len({pod.spec.template for pod in former_pods}) == 1:
+    if not (progress.kept_pods or has_pending_current_pod) and len({pod.spec.template for pod in former_pods}) == 1:
         progress.pods_to_place = retried_pods
         return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
-    specs, own_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
+    specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
     used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
     used_numbers += [pod.number for pod in progress.pods_to_place]
     if not workload.is_paused:
-        own_growth = 0  # the rollout creates the pods of the current template
-    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(specs) + own_growth)
+        current_growth = 0  # the rollout creates the pods of the current template
+    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(specs) + current_growth)
     # The former templates use the numbers of new pods first, then spare ones.
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
     current_new_pods = new_pods[len(specs) :]
     progress.pods_to_place = [*retried_pods, *current_new_pods]
-    missing_count = max(0, own_growth - len(current_new_pods))
+    missing_count = max(0, current_growth - len(current_new_pods))
     used_spare_count = max(0, len(specs) - len(new_pods))
     further_numbers = spare_numbers[used_spare_count:][:missing_count]
     progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
@@ -203,11 +208,11 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
     """Return the final forecast of a workload with the range of possible pods."""
     workload = progress.workload
-    names = [pod.node for pod in (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)]
-    names += [outcome.node for outcome in progress.outcomes.values() if outcome.node]
-    used_nodes = [nodes[name] for name in names]
+    node_names = [pod.node for pod in (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)]
+    node_names += [outcome.node for outcome in progress.outcomes.values() if outcome.node]
+    used_nodes = [nodes[name] for name in node_names]  # one item per running pod
     replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
-    running_count = len(names)
+    running_count = len(used_nodes)
     placeable_range = progress.placeable_range
     if not placeable_range.minimum <= running_count <= placeable_range.maximum:
         # Later pods of other workloads changed the range.
@@ -231,16 +236,10 @@ def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
     return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
 
 
-def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, count: int) -> list[int]:
-    """Return the lowest `count` unused numbers from `first` on."""
+def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, missing_count: int) -> list[int]:
+    """Return the lowest unused numbers from `first` on, as many as are missing."""
     used_set = set(used_numbers)
-    unused_numbers: list[int] = []
-    number = first
-    while len(unused_numbers) < count:
-        if number not in used_set:
-            unused_numbers.append(number)
-        number += 1
-    return unused_numbers
+    return list(islice((number for number in count(first) if number not in used_set), missing_count))
 
 
 class _TemplatePods(Struct):
@@ -253,47 +252,48 @@ class _TemplatePods(Struct):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each template and their target number; empty if the Deployment is not scaled or has only one
-    template. Source: kubernetes pkg/controller/deployment/sync.go (scale) and util/deployment_util.go
-    (GetReplicaSetProportion).
+    """Return the pods of each template of a scaled Deployment, and their target number in proportion; empty if it is
+    not scaled, has its maximum number of pods, or has only one template. Source: kubernetes
+    pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
     """
     set_by_template: dict[str, _TemplatePods] = {}
     for pod in pods:
         template = pod.spec.template
-        current = template == workload.pod.template
-        pod_set = set_by_template.setdefault(template, _TemplatePods(pod.spec, age=pod.age, is_current=current))
+        is_current = template == workload.pod.template
+        pod_set = set_by_template.setdefault(template, _TemplatePods(pod.spec, age=pod.age, is_current=is_current))
         pod_set.count += 1
         pod_set.age = max(pod_set.age, pod.age)
     sets = list(set_by_template.values())
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
-    to_add = maximum - sum(pod_set.count for pod_set in sets)
-    is_scaled = previous_maximum and workload.has_rolling_update
-    if not is_scaled or len(sets) < 2 or not to_add:
+    total_change = maximum - sum(pod_set.count for pod_set in sets)
+    is_scaled = previous_maximum > 0 and workload.has_rolling_update
+    if not is_scaled or len(sets) < 2 or not total_change:
         return []
     # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
-    sign = 1 if to_add > 0 else -1
+    sign = 1 if total_change > 0 else -1
     sorted_sets = sorted(sets, key=lambda pod_set: (-pod_set.count, -sign * pod_set.is_current, -sign * pod_set.age))
-    added = 0
-    counts: list[int] = []
+    assigned_change = 0
+    target_counts: list[int] = []
     for pod_set in sorted_sets:
         # The change to the same share of the new maximum as of the previous one, rounded half up.
-        share = ((2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)) - pod_set.count
-        remaining = to_add - added
-        share = min(share, remaining) if to_add > 0 else max(share, remaining)
-        added += share
-        counts.append(pod_set.count + share)
-    counts[0] = max(0, counts[0] + to_add - added)
-    return list(zip(sorted_sets, counts, strict=True))
+        change = ((2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)) - pod_set.count
+        remaining_change = total_change - assigned_change
+        change = min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
+        assigned_change += change
+        target_counts.append(pod_set.count + change)
+    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)
+    return list(zip(sorted_sets, target_counts, strict=True))
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
     """Return the specs of the pods to add to sets of former templates, and the number to add to the current set."""
     former_specs: list[PodSpec] = []
     current_growth = 0
-    for pod_set, count in _compute_template_sizes(workload, pods):
+    for pod_set, target_count in _compute_template_sizes(workload, pods):
+        growth = target_count - pod_set.count
         if pod_set.is_current:
-            current_growth = count - pod_set.count
+            current_growth = growth
         else:
-            former_specs += [pod_set.spec] * (count - pod_set.count)
+            former_specs += [pod_set.spec] * growth  # none if negative
     return former_specs, current_growth

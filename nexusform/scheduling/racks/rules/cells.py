@@ -1,9 +1,7 @@
 """NUMA cells: enough of them with the VM's share of vCPUs and memory (fits) and of virtual functions (vfs), those with
-the least free memory first.
-
-A VM never straddles cells unless its SKU spans more than one. Only VMs of pools that declare `sriov_vfs` take VFs: 30
-per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA cell, 30 for tenants). It is
-inferred that a VM takes them of its own cells.
+the least free memory first. A VM never straddles cells unless its SKU spans more than one. Only VMs of pools with
+`sriov_vfs` take VFs: 30 per cell are for tenants (near-edge compute reference of Operator Nexus: 32 per NUMA cell, 30
+for tenants). It is inferred: a VM takes them of its own cells.
 """
 
 from __future__ import annotations
@@ -20,14 +18,14 @@ MAX_BLOCKING_POOLS = 5
 
 
 def select_fitting_cells(share: Share, capacity: FreeCapacity) -> list[int]:
-    """Return the cells that fit a VM's share, ascending."""
+    """Return the cells with enough free vCPUs and memory for a VM's share, ascending."""
     cpus, memory = share.cpus, share.memory
     free_memory = capacity.memory
     return [cell for cell, free_cpus in enumerate(capacity.cpus) if free_cpus >= cpus and free_memory[cell] >= memory]
 
 
 def select_cells_with_vfs(share: Share, capacity: FreeCapacity, fitting: list[int]) -> list[int]:
-    """Return the fitting cells that also have the VFs."""
+    """Return those of the fitting cells with enough VFs, too."""
     return [cell for cell in fitting if capacity.vfs[cell] >= share.vfs]
 
 
@@ -37,7 +35,7 @@ def get_free_memory(capacity: FreeCapacity, cell: int) -> int:
 
 
 def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
-    """Build a check that returns the shortage, or None if as many cells as the SKU needs have capacity."""
+    """Build a check of a capacity: its shortage, or None if as many cells as needed by the SKU have capacity."""
     share, needed = Share.compute(sku), sku.numa_cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
@@ -96,10 +94,9 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
             location = vm.machine, cell
             if location not in taken_cells:
                 continue
-            is_smaller = (vm.sku.memory_in_cell, vm.sku.cpus_in_cell) < (sku.memory_in_cell, sku.cpus_in_cell)
-            if is_smaller:
+            if (vm.sku.memory_in_cell, vm.sku.cpus_in_cell) < (sku.memory_in_cell, sku.cpus_in_cell):
                 first_pool.setdefault(location, vm.pool)
-            else:
+            else:  # a large VM takes the cell: it is not fragmented
                 taken_cells.discard(location)
                 first_pool.pop(location, None)
     return Counter(first_pool.values())
@@ -126,7 +123,7 @@ FITS = CapacityFilter(
 
 
 def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
-    """Build a check that returns the missing VFs, or None if enough cells with capacity have them."""
+    """Build a check of a capacity: its missing VFs, or None if enough cells with capacity have them."""
     share = Share.compute(sku)
 
     def find_rejection(capacity: FreeCapacity) -> str | None:

@@ -1,4 +1,4 @@
-"""Hints of plain VMs and groups of VNFCs: affinity to, or anti-affinity from, machines or racks."""
+"""Hints of plain VMs (outside of clusters and VNFs) and groups of VNFCs: affinity to machines or racks, or against."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
 def is_hint_violated(hint: Hint, machine: str, rack: str) -> bool:
-    """Check whether this machine violates the hint. Its scope selects the names that count."""
+    """Return whether a machine violates the hint: by its name, or for a hint over racks by its rack."""
     is_target = machine in hint.machines if hint.scope is HintScope.MACHINE else rack in hint.racks
     return is_target is not hint.is_affinity
 
@@ -28,7 +28,7 @@ def _list_hard_hints(demand: Demand) -> tuple[Hint, ...]:
 
 
 def _list_soft_hints(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
-    """Return the hints over machines, or over racks, that only rank."""
+    """Return the soft hints over machines, or over racks: they rank candidates and reject none."""
     hints = demand.constraints.hints
     return tuple([hint for hint in hints if not hint.is_hard and hint.scope is scope]) if hints else ()
 
@@ -53,7 +53,7 @@ def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
     if not soft_hints:
         return None
     names = usage.layout.rack_name
-    return lambda rack: sum(is_hint_violated(hint, "", names[rack]) for hint in soft_hints)
+    return lambda rack: sum(is_hint_violated(hint, machine="", rack=names[rack]) for hint in soft_hints)
 
 
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
@@ -62,7 +62,7 @@ def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     if not soft_hints:
         return None
     machines = usage.layout.machines
-    return lambda number: sum(is_hint_violated(hint, machines[number].name, "") for hint in soft_hints)
+    return lambda number: sum(is_hint_violated(hint, machines[number].name, rack="") for hint in soft_hints)
 
 
 def _describe_violated_hints(_demand: Demand, count: int) -> str:

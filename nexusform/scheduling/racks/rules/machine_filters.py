@@ -46,7 +46,7 @@ SCHEDULABLE = MachineFilter(
 
 
 def _build_hardware_check(sku: VmSku) -> CapacityCheck:
-    """Build a check that returns why the hardware cannot run the SKU, or None."""
+    """Build a check of a capacity: why its hardware cannot run the SKU, None if it can, or has no machine SKU."""
     supported_hardware = sku.machine_skus
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
@@ -82,7 +82,7 @@ HARDWARE = CapacityFilter(
 
 
 def _build_disk_check(sku: VmSku) -> CapacityCheck:
-    """Build a check that returns the missing disk, or None if there is enough."""
+    """Build a check of a capacity: its missing disk, or None if there is enough."""
     needed = sku.disk_gib
 
     def find_rejection(capacity: FreeCapacity) -> str | None:

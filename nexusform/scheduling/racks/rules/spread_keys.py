@@ -13,26 +13,18 @@ def _format_vm_count(count: int) -> str:
     return "1 VM" if count == 1 else f"{count} VMs"
 
 
-def _describe_cluster_count(demand: Demand, count: int) -> str:
-    return f"{_format_vm_count(count)} of {demand.vm.cluster}"
-
-
-def _describe_pool_count(demand: Demand, count: int) -> str:
-    return f"{_format_vm_count(count)} of {demand.vm.pool}"
-
-
 # VMs of the cluster on the rack: the first key under rack_spread = "cluster".
 RACK_CLUSTER_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.cluster.racks,
-    describe=_describe_cluster_count,
+    describe=lambda demand, count: f"{_format_vm_count(count)} of {demand.vm.cluster}",
     dependence=KeyDependence.CLUSTER,
 )
 # VMs of the pool on the rack.
 RACK_POOL_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.pool.racks,
-    describe=_describe_pool_count,
+    describe=lambda demand, count: f"{_format_vm_count(count)} of {demand.vm.pool}",
     dependence=KeyDependence.POOL,
 )
 # VMs of any owner on the rack.
@@ -83,7 +75,7 @@ MACHINE_MEMORY_USED = RankingKey(
 
 
 def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
-    """Build figures: 0 on machines with an extra-large VM of another cluster, else 1."""
+    """Build figures: 0 (preferred) on machines with an extra-large VM of another cluster, else 1; None: all equal."""
     if not demand.sku.extra_large:
         return None
     site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large

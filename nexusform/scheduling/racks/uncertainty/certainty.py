@@ -1,7 +1,6 @@
-"""Certainty of a plan's placements: the same operations repeated in samples.
-
-The placement pass of a plan is kept as a list of operations. `repeat_with_samples` repeats it from the
-situation before the pass in the samples 0, 1, 2, ... and compares every VM's location with the plan's.
+"""Certainty of a plan's placements: the same operations repeated in samples. The placement pass of a plan is kept as a
+list of operations. `repeat_with_samples` repeats it from the situation before the pass in the samples 0, 1, 2, ... and
+compares every VM's location with the plan's.
 """
 
 from __future__ import annotations
@@ -38,10 +37,8 @@ class ReleaseOperation(Struct, frozen=True):
 
 
 class OccupyOperation(Struct, frozen=True):
-    """Placement of a VM on a machine that the plan did not choose (a pinned one).
-
-    With `uses_rule_cells` it takes the cells assigned by the rule there, otherwise those of `placement`. It has no
-    certainty of its own.
+    """Placement of a VM on a machine not chosen by the plan (a pinned one). With `uses_rule_cells` it takes the cells
+    assigned by the rule there, otherwise those of `placement`. It has no certainty of its own.
     """
 
     token: Token
@@ -55,11 +52,10 @@ Operation = PlaceOperation | ReleaseOperation | OccupyOperation
 
 
 class PoolCertainty(Struct, frozen=True):
-    """Certainty of the VMs placed by the plan for one pool.
-
-    `vms_on_certain_machines` VMs had the same machine in every run. `counts` are VMs per rack in the plan,
-    `certain_racks` the racks with the same count in every run. `tied_machines` are the machines allowed by
-    the rule in any run, () after too few runs; `is_tie_certain`: no earlier certain prediction was wrong.
+    """Certainty of the VMs placed by the plan for one pool. `vms_on_certain_machines` VMs had the same machine in every
+    run. `counts` are VMs per rack in the plan, `certain_racks` the racks with the same count in every run.
+    `tied_machines` are the machines allowed by the rule in any run, () after too few runs; `is_tie_certain`: no earlier
+    certain prediction was wrong.
     """
 
     owner: str
@@ -77,10 +73,9 @@ class PoolCertainty(Struct, frozen=True):
 
 
 class SamplingResult(Struct, frozen=True):
-    """Result of repetitions.
-
-    `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request. `fits[run]`:
-    every VM was placed. `uncertain_machines` are those that fit one of the VMs depending on unknown cells.
+    """Result of repetitions. `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on
+    request. `fits[run]`: every VM was placed. On `uncertain_machines` the unknown cells of VMs decide if one of the VMs
+    fits.
     """
 
     vms: Mapping[Token, PlacementCertainty]
@@ -97,7 +92,7 @@ MAX_PLACEMENTS = 200_000
 
 
 def compute_default_runs(vms: int) -> int:
-    """Return the number of repetitions for a plan of this many VMs: 100, less for large plans, or 0."""
+    """Return the number of repetitions for a plan of this many VMs: 100, fewer for large plans, 0 for larger ones."""
     if vms <= 0:
         return 0
     runs = min(MAX_RUNS, MAX_PLACEMENTS // vms)
@@ -111,17 +106,15 @@ def run_operations(
     split_choice: SplitChoice | None = None,
     tied_machines: dict[PoolId, set[int]] | None = None,
 ) -> dict[Token, Placement | None]:
-    """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of
-    each placed VM, None if it did not fit.
-
-    `tied_machines` collects the tied machines by pool.
+    """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of each VM
+    to place, None if it did not fit. `tied_machines` collects the tied machines by pool.
     """
     scheduler = base.copy(sample, split_choice)
     scheduler.tied_machines = tied_machines
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
         if isinstance(operation, PlaceOperation):
-            _, placed[operation.token] = scheduler.try_place(operation.demand) or (0, None)
+            _, placed[operation.token] = scheduler.try_place(operation.demand) or (0, None)  # handle, placement
         elif isinstance(operation, OccupyOperation):
             placement = operation.placement
             if operation.uses_rule_cells:
@@ -141,12 +134,10 @@ def repeat_with_samples(
     keep_outcomes: bool = False,
     on_progress: Callable[[int], None] = lambda _runs: None,
 ) -> SamplingResult:
-    """Run the operations with `runs` seeds from `first` on, for ties and splits, and compare the results with
-    those of `base`'s own seeds.
-
-    `base` is the scheduler before the first operation, and is not changed. Without runs the result is empty.
-    A VM that the plan could not place has no certainty; one that a run could not place does not match in that
-    run. `on_progress` gets the number of finished runs.
+    """Run the operations with `runs` seeds from `first` on, for ties and unknown cells, and compare the results with
+    those of `base`'s own seeds. `base` is the scheduler before the first operation, and is not changed. Without runs
+    the result is empty. A VM not placed by the plan has no certainty; one not placed by a run does not match there.
+    `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
         return SamplingResult({}, ())
@@ -159,7 +150,7 @@ def repeat_with_samples(
     fits: list[bool] = []
     tied_machines: dict[PoolId, set[int]] = {}
     for seed in range(first, first + runs):
-        outcome = run_operations(base, operations, seed, seed, tied_machines)
+        outcome = run_operations(base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines)
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
         unknown_cells.add_run_outcome(outcome)
@@ -170,11 +161,11 @@ def repeat_with_samples(
     if runs >= MIN_RUNS_FOR_TIES:
         pools = tuple(_add_ties(pool, base, tied_machines.get((pool.owner, pool.pool), set())) for pool in pools)
     return SamplingResult(
-        tallies.compute_vm_certainties(runs),
-        pools,
-        tuple(outcomes),
-        tuple(fits),
-        unknown_cells.list_uncertain_machines(),
+        vms=tallies.compute_vm_certainties(runs),
+        pools=pools,
+        outcomes=tuple(outcomes),
+        fits=tuple(fits),
+        uncertain_machines=unknown_cells.list_uncertain_machines(),
     )
 
 
@@ -183,10 +174,8 @@ def _add_ties(pool: PoolCertainty, base: RackScheduler, tied_machines: set[int])
 
 
 class _UnknownCells:
-    """Machines with VMs on unknown cells that affect the result.
-
-    A machine has no effect if it fits every VM of the plan in every legal split, with all VMs placed there by
-    any run. A machine that fits none of them has no effect either.
+    """Machines with VMs in unknown cells and an effect on the result. A machine has no effect if it fits every VM of
+    the plan in every split, with all VMs placed there by any run. A machine without capacity for any has none either.
     """
 
     def __init__(self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]) -> None:
@@ -203,7 +192,7 @@ class _UnknownCells:
                 self._occupying_skus.setdefault(operation.placement.machine, []).append(operation.sku)
 
     def add_run_outcome(self, outcome: Mapping[Token, Placement | None]) -> None:
-        """Add the result of one run."""
+        """Add the SKUs placed by one run on each of the machines."""
         if not self._machines:
             return
         added_skus: dict[str, list[VmSku]] = {}
@@ -214,14 +203,14 @@ class _UnknownCells:
             self._added_skus[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
 
     def list_uncertain_machines(self) -> tuple[str, ...]:
-        """Return the machines that affect the result, in site order."""
+        """Return the machines with an effect on the result, in site order."""
         skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
         return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
         """Return whether the split, or the VMs placed there by a run, decide if a VM of the SKU fits on the machine."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
-            return False
+            return False  # it never fits
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
             self._base.should_always_fit(machine, sku, [*added_skus, *occupying_skus])
@@ -261,7 +250,7 @@ class _SampleMatches:
         for token, placement in self._actual.items():
             placement_in_run = outcome[token]
             if placement_in_run is None:
-                continue
+                continue  # no match
             if placement_in_run.machine != placement.machine:
                 racks, machines = self._observed_locations[token]
                 racks.add(placement_in_run.rack)
@@ -281,7 +270,7 @@ class _SampleMatches:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
     def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
-        """Return the shares per VM, in the order of the operations."""
+        """Return the shares of runs with the rack, the machine and the rack count of the plan, per VM in plan order."""
         shares: dict[Token, PlacementCertainty] = {}
         for token, placement in self._actual.items():
             pool = self._pool_by_token[token]

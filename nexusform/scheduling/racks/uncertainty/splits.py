@@ -1,8 +1,6 @@
-"""Splits: possible assignments of VMs on unknown NUMA cells to the cells of their machine.
-
-A split gives the free resources of each cell. It is legal if some assignment of those VMs to cells gives it
-within every cell's bounds. Splits are enumerated, not assignments: VM after VM, each split once. Splits that
-differ only by a swap of cells with equal resources are one.
+"""Splits: possible assignments of VMs in unknown NUMA cells to the cells of their machine. A split gives the free
+resources of each cell. It is legal if some assignment of those VMs to cells gives it within every cell's bounds. Splits
+are enumerated, not assignments: VM after VM, each split once. A swap of cells with equal resources gives the same one.
 """
 
 from __future__ import annotations
@@ -58,10 +56,9 @@ _Cell = TypeVar("_Cell", bound=tuple[int, ...])
 
 
 class CellSplits:
-    """Legal splits of one machine. `shares` are those of its VMs on unknown cells.
-
-    `legal_splits` has the free cells of each split, in a fixed order; empty: no split is legal. `is_known` is
-    False if there are too many to enumerate; then `legal_splits` is empty, too.
+    """Legal splits of one machine. `shares` are those of its VMs in unknown cells. `legal_splits` has the free cells of
+    each split, in a fixed order; empty: no split is legal. `is_known` is False if there are too many to enumerate; then
+    `legal_splits` is empty, too.
     """
 
     __slots__ = ("_base", "_equal_cells", "_layers", "is_known", "legal_splits", "shares")
@@ -79,10 +76,10 @@ class CellSplits:
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
-        """Yield one layer more than VMs; ends early if there are too many splits."""
+        """Yield the splits of no VM, of the first VM, of the first two, ...; end early if there are too many splits."""
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
-        bounded = len(self._base) > EXACT_CELLS
+        is_bounded = len(self._base) > EXACT_CELLS
         transitions = 0
         for share in self.shares:
             following: _Layer = {}
@@ -90,13 +87,13 @@ class CellSplits:
                 for cells in self._list_choices(split, share):
                     following.setdefault(self._sort_equal_cells(_take_share(split, share, cells)), (split, cells))
                     transitions += 1
-                    if bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
+                    if is_bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
                         return
             layer = following
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """List the cells that fit a share; of equal cells only the first."""
+        """List the choices of cells with capacity for a share; of equal cells only the first ones."""
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
@@ -111,12 +108,11 @@ class CellSplits:
         return tuple(cells)
 
     def sample_cells(self, text: str, list_names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in the split with the lowest digest; None without a split.
-
-        `text` is the start of the digested text. `list_names` returns the names of the VMs, in the order of
-        `shares`; it is called only if there are too many splits to enumerate.
+        """Return the cells of each share in the split with the lowest digest; None without a split. `text` is the start
+        of the digested text. `list_names` returns the names of the VMs, in the order of `shares`; it is called only if
+        there are too many splits to enumerate.
         """
-        if not self.is_known:
+        if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
             names = list_names()
             order = sorted(range(len(self.shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
             cells = sorted(range(len(self._base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
@@ -124,26 +120,20 @@ class CellSplits:
         if not self.legal_splits:
             return None
         if len(self.legal_splits) == 1:
-            return self._find_cells(self.legal_splits[0])
-        return self._find_cells(
+            return self.find_split_cells(self.legal_splits[0])
+        return self.find_split_cells(
             min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken_resources(split)))
         )
 
-    def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in the split; it is one of `legal_splits`."""
-        return self._find_cells(split)
-
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
-        """Assign cells to each share in this order (numbers of `shares`), each to the cells with the least
-        free memory, or else the most.
-
-        Backtracks if a share does not fit. None if there is no split, or none was found.
+        """Assign cells to each share in this order (numbers of `shares`), to those with the least free memory if
+        `packed`, else the most. Backtrack if a share does not fit. Return None if there is no split, or none was found.
         """
         if self.is_known and not self.legal_splits:
             return None
         cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
         # The search is bounded; if splits are enumerated there is one.
-        return self._find_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
+        return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
     def _format_taken_resources(self, split: FreeCells) -> str:
         """Format the resources taken by a split from each cell: `12:56,36:168` are vCPUs and GiB of two cells."""
@@ -152,13 +142,13 @@ class CellSplits:
             for (base_cpus, base_memory), (free_cpus, free_memory) in zip(self._base, split, strict=True)
         )
 
-    def _find_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in one assignment that gives this split."""
+    def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
+        """Return the cells of each share in one assignment with this result, one of `legal_splits`."""
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
             steps.append(cells)
-        # Cells were swapped so that equal splits meet: repeat the same steps with their numbers.
+        # Cells were swapped for equal splits to meet: repeat the same steps with their numbers.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -207,7 +197,7 @@ _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 
 
 def _build_memory_order(*, packed: bool) -> _Ranked:
-    """Build a function that sorts cells by free memory, ascending if packed, then by number."""
+    """Build a function to sort cells by free memory, ascending if packed, then by number."""
     sign = 1 if packed else -1
     return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
 
@@ -233,7 +223,7 @@ class _SplitSearch:
             self._tries += 1
             if self._tries > MAX_TRIES:
                 return None
-            if cells is None:
+            if cells is None:  # no choice is left: change that of the VM before
                 open_choices.pop()
                 continue
             index = len(open_choices) - 1
@@ -257,11 +247,9 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Compute the minimum and maximum number of shares that fit with `shares` on unknown cells, for too many splits.
-
-    `capacity` is left by the VMs on known cells, its disk by all. Sound, not exact. The maximum assumes that those VMs
-    take from no cell more than from the machine as a whole. The minimum assumes that each blocks as many as its size
-    can.
+    """Compute bounds of the number of VMs with `share` fitting beside VMs with `shares` in unknown cells, for too many
+    splits. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, those VMs
+    reduce the machine as a whole, not single cells. For the minimum, each blocks as many VMs as its size can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
@@ -271,7 +259,7 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     by_disk = capacity.disk // share.disk if share.disk else maximum_parts
     maximum_by_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
     maximum = min(maximum_parts // share.cells, maximum_by_machine // share.cells, by_disk)
-    minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0
+    minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0  # free parts may be in one cell
     return Interval(minimum, maximum)
 
 
@@ -281,7 +269,7 @@ def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
 
 
 def count_blocked_vms(other: Share, share: Share) -> int:
-    """Return the maximum number of VMs of a share that one VM blocks on a machine."""
+    """Return the maximum number of VMs of a share blocked by one VM (`other`) on a machine."""
     by_disk = -(-other.disk // share.disk) if share.disk else 0
     return max(_count_blocked_parts(other, share), by_disk)
 

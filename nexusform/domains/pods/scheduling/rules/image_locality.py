@@ -20,7 +20,7 @@ MAX_POINTS: Final = 100
 def score(pod: PodSpec, node: Node) -> int:
     """Return the value of the pod's images on a node, 0..100."""
     if not node.images:
-        return 0
+        return 0  # none present, or unknown
     value = sum(node.images.get(image, 0) for image in pod.images)
     maximum = _MAXIMUM * len(pod.images)
     return MAX_POINTS * (min(max(value, _MINIMUM), maximum) - _MINIMUM) // (maximum - _MINIMUM)
@@ -37,7 +37,9 @@ def add_default_tag(image: str) -> str:
 
 
 def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapping[str, int] | None]:
-    """Return the image values per node by image sizes in bytes; the first node's size counts."""
+    """Return the image values of each node (None if unknown) by its image sizes in bytes. An image has one value on all
+    nodes: its size on the first of them counts.
+    """
     value_by_image = {
         image: _compute_value(values[0], len(values), len(sizes))
         for image, values in _collect_sizes_by_image(sizes).items()

@@ -33,6 +33,7 @@ def has_pod_in_domain(tallies: Sequence[DomainCounter], node: int) -> bool:
 
 
 def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
+    """Return whether the node has every term's key, and a matching pod in each of these domains or nowhere at all."""
     all_have_pods = True
     for tally in counts.affinity:
         domain = tally.domain_by_node[node]

@@ -39,12 +39,12 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
         name_sets = [set(field.values) for field in term.fields if field.operator == IN]
         if not name_sets:
             return None
-        names |= set.intersection(*name_sets)
+        names |= set.intersection(*name_sets)  # all fields of a term must hold
     return names
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason unless the node satisfies nodeSelector and one required term."""
+    """Return a reason unless the node satisfies nodeSelector and one required term, or is excluded by its name."""
     return None if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node) else REASON
 
 

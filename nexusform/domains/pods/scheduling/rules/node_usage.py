@@ -39,7 +39,7 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
         shortages.append("Insufficient memory")
     for name, amount in requests.other_resources:
         if name == "ephemeral-storage" and name not in node.other_resources:
-            continue
+            continue  # not known, rather than none
         if amount > max(0, node.other_resources.get(name, 0) - usage.other_resources.get(name, 0)):
             shortages.append(f"Insufficient {name}")
     return ", ".join(shortages) or None

@@ -67,7 +67,7 @@ def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
             (candidate for candidate in pod.tolerations if is_matching_toleration(candidate, taint)), None
         )
         if toleration is None:
-            return 0
+            return 0  # evicted at once
         if toleration.seconds is not None:
             times.append(max(0, toleration.seconds))
     return min(times, default=None)

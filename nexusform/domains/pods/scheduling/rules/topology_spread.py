@@ -26,8 +26,8 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 
 
 def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None:
-    """Return the pods in the node's domains, weighted by the logarithm of the number of domains; None = not
-    scored. `sizes`: number of domains of the feasible nodes per soft constraint.
+    """Return the pods in the node's domains, weighted by the logarithm of the number of domains, as scoreForCount of
+    kube-scheduler; None = not scored. `sizes`: number of domains of the feasible nodes per soft constraint.
     """
     if not counts.has_spread_score(node):
         return None
@@ -43,12 +43,6 @@ def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """Scale the scores so that the emptiest node is best; a node without a key gets 0."""
     known_scores = [raw for raw in raws if raw is not None]
     minimum, maximum = min(known_scores, default=0), max(known_scores, default=0)
-    scores: list[int] = []
-    for raw in raws:
-        if raw is None:
-            scores.append(0)
-        elif maximum == 0:
-            scores.append(100)
-        else:
-            scores.append(100 * (maximum + minimum - raw) // maximum)
-    return scores
+    if maximum == 0:
+        return [0 if raw is None else 100 for raw in raws]
+    return [0 if raw is None else 100 * (maximum + minimum - raw) // maximum for raw in raws]

@@ -68,16 +68,14 @@ def find_device_rejection(pod: PodSpec, node: Node) -> str | None:
 
 def _find_unsatisfied_need(pod: PodSpec, node: Node, reasons: tuple[str, ...]) -> str | None:
     """Return the reason of the first need not satisfied by the node, among needs with these reasons."""
-    for volume in pod.volumes:
-        if volume.reason in reasons and not is_any_term_satisfied(volume.terms, node):
-            return volume.reason
-    return None
+    needs = (need for need in pod.volumes if need.reason in reasons)
+    return next((need.reason for need in needs if not is_any_term_satisfied(need.terms, node)), None)
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if a volume's labels name another zone than the node's labels."""
     if not any(label in node.labels for label in ZONE_LABELS):
-        return None
+        return None  # kube-scheduler skips nodes without a zone or region
     for volume in pod.volumes:
         for zone in volume.zones:
             if node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key])) not in zone.values:
