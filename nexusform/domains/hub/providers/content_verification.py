@@ -83,14 +83,14 @@ class ContentVerifier:
         objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
-        is_complete = not final.message and not self._is_run_managed
-        if is_complete and index is not None and has_cluster_content(resources):
+        is_rolled_out = not final.message and not self._is_run_managed
+        if is_rolled_out and index is not None and has_cluster_content(resources):
             verification = self._verify_works(verification, resources, index)
         index = self._find_index_to_verify(final)
         if index is None:
             return verification
         difference = self._find_snapshot_difference(index)
-        if difference is None:
+        if difference is None:  # no permission
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
         wrong_clusters = _list_clusters_at(final, index) if difference else ()
@@ -102,10 +102,10 @@ class ContentVerifier:
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
-            return ()
+            return ()  # other objects than planned, or unknown ones
         predicted_index = self._get_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
-        if not 0 < added_count < self._count_object_changes():
+        if not 0 < added_count < self._count_object_changes():  # at most one snapshot for each changed object
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
@@ -121,7 +121,9 @@ class ContentVerifier:
         return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
     def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
-        """Return the index of the latest resource snapshot to verify; None without one."""
+        """Return the index of the latest resource snapshot to verify; None for a new placement, with staged runs, or
+        without a snapshot as new as the planned one.
+        """
         index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
         if self._step.prior is None or self._is_run_managed or not planned or index is None:
             return None
@@ -135,7 +137,7 @@ class ContentVerifier:
         recorded = read_applied_resources(self._step.private_note, ()).snapshots
         snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]
         if len(snapshots) < 2:
-            return 0
+            return 0  # no previous one
         before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
         return len({title for title, _ in before ^ after})
 
@@ -223,7 +225,7 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     on_cluster: dict[str, RenderedResources] = {}
     objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
     labels = {get_name(member): get_labels(member) for member in members}
-    if not objects:
+    if not objects:  # the hub has deleted the snapshot
         return AppliedResources((), on_cluster)
     for cluster in sorted(record.picked.keys() & record.done):
         overrides = tuple(record.overrides[position] for position in record.picked[cluster])
@@ -234,8 +236,8 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
 
 
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
-    """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
-    Works and with a predicted failure are left out, and so are objects with another owner on the cluster.
+    """Yield the clusters with other objects in their Works than planned, and the difference. Left out are clusters
+    without Works or with a predicted failure, and objects with another owner on the cluster.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
@@ -252,7 +254,7 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
 
 
 def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> str:
-    """Describe the clusters without Works to verify them; "" if all have some. None: no permission."""
+    """Describe the clusters without Works to verify; "" if all have some. `works` is None without permission."""
     if works is None:
         return "the hub does not let Works be listed, so the objects of its clusters are unknown"
     observed = _read_objects(works)
@@ -292,8 +294,8 @@ class _StagePosition(Struct, frozen=True):
 
 
 def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
-    """Return how the resources of a completed run differ from the planned ones; "" if they do not. `note` is
-    the planned private note of the run, `snapshots` are the resource snapshots of its placement.
+    """Return how the resources of a completed run differ from the planned ones; "" if they do not, or if either is
+    unknown. `note` is the planned private note of the run, `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
     used_text = get_text(run, "status", "resourceSnapshotIndexUsed")
@@ -323,6 +325,7 @@ def find_wrong_objects(
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
+    # An older snapshot has older content anyway.
     if outdated and index == max(_list_snapshot_indexes(manifests), default=index):
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
@@ -334,10 +337,10 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
-        return ()
-    has_ended = note.get("ended") is True
+        return ()  # nothing was predicted
+    has_ended = note.get("ended") is True  # predicted
     ends = (_RUN_ENDS[has_ended], _RUN_ENDS[observed.succeeded])
-    predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
+    predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     stages = []
     for stage in list_mappings(run, "status", "stagesStatus"):
         clusters = list_mappings(stage, "clusters")
@@ -351,11 +354,12 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
-            predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *results))
+            predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = places.get(cluster)
+        # A place in a stage of one cluster is no prediction, unless it is wrong.
         if place is not None and (planned_place.size > 1 or place != planned_place):
-            chance = 1 / planned_place.size
-            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, chance, planned_place.text, place.text))
+            texts = (planned_place.text, place.text)
+            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)
 
 
@@ -376,9 +380,9 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
     }
 
 
-def _build_prediction(subject: str, name: str, chance: float, predicted: str, observed: str) -> VerifiedPrediction:
+def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
     text = f"{name}: predicted: {predicted}; observed: {observed}"
-    return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
+    return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
 
 
 def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
@@ -392,7 +396,7 @@ def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified prediction of an eviction; `reason` is why the hub did not execute it, or ""."""
+    """Return the verified prediction of an eviction, () without one. `reason`: the hub's for no execution, else ""."""
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()

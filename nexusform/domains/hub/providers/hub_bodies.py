@@ -63,7 +63,9 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order."""
+    """Return the hub objects of a resource in order, as sent: with defaults of lists, without status. Those of an
+    approval have a path and no body; a member without labels and taints is sent as an identity.
+    """
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
@@ -182,7 +184,7 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
         for name, value in sent.items():
             if name in observed:
                 yield from find_differences(value, observed[name], (*path, name))
-            elif value not in ({}, [], None):
+            elif value not in ({}, [], None):  # servers omit empty values
                 yield (*path, name)
         return
     if type(sent) is type(observed) is list and len(sent) == len(observed):
@@ -219,7 +221,7 @@ def build_observed_attributes(
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         changed = {**attributes, "yaml_body": "\n---\n".join(documents)}
         return add_derived_attributes(type_name, changed)
-    body = parts[0]
+    body = parts[0]  # other resources have one object
     if type_name == MEMBER_TYPE:
         changes: dict[str, Any] = {}
         if attributes.get("labels") is not None:
@@ -227,15 +229,15 @@ def build_observed_attributes(
         if attributes.get("taint"):
             changes["taint"] = read_member_taints(body)
         return {**attributes, **changes}
-    if isinstance(attributes.get("manifest"), str):
+    if isinstance(attributes.get("manifest"), str):  # one argument holds the object
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
+    changed_keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}  # of the spec
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
     changed_arguments = {
         name: value
         for name, value in arguments.items()
-        if keys & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}
+        if changed_keys & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}  # blocks are plural
     }
     return {**attributes, **changed_arguments}
 
@@ -321,7 +323,7 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
 
 
 def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
-    """Return True if a block contains only defaults of the hub."""
+    """Return True if a single block contains only defaults of the hub; False if it is absent or repeated."""
     if value is None or block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():

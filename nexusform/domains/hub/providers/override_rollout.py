@@ -63,20 +63,20 @@ class OverrideRollout:
             if not self._snapshot:
                 return False, f"the hub has not taken a snapshot of {self._override.key} yet"
         if not self._override.placement:
-            return True, ""
+            return True, ""  # it starts no rollout
         namespace, _, name = self._override.placement.rpartition("/")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
         if placement_objects is None:
-            return True, ""
+            return True, ""  # no cluster gets it
         placement = placement_objects.placement
         if has_external_rollout(placement) or is_deleting(placement):
-            return True, ""
+            return True, ""  # a later staged run distributes it, or nothing does
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
         if any(explain_unready_cluster(binding)[0] for binding in filter(is_bound, placement_objects.bindings)):
             return True, ""  # the rollout is blocked there; reported for the placement
-        pending = dict(self._find_pending_clusters(placement_objects))
+        pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster
         if not pending:
             return True, ""
         blocked = find_blocked_rollout(placement_objects, pending.keys())
@@ -104,14 +104,14 @@ class OverrideRollout:
         """Yield the clusters still to get or lose the override, with messages."""
         placement = read_placement_export(placement_objects)
         if placement is None:
-            return
+            return  # in deletion, or malformed
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
         own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)
             index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)
             if index not in objects:
-                continue
+                continue  # its objects are unknown
             bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(binding, "spec"))))
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
@@ -120,7 +120,7 @@ class OverrideRollout:
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
-        """Return True if the override selects one of these objects on a cluster; False for a deleted override."""
+        """Return True if the override selects one of these objects on a cluster; a deleted one selects nothing."""
         if self._is_deleted:
             return False
         if self._labels is None:
