@@ -102,6 +102,7 @@ def _read_changes(
     changes = reader.build_changes()
     if changes:
         return changes, reader.findings
+    # Without any change, nothing is predicted at all: an error.
     return changes, [
         replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
         for problem in reader.findings
@@ -145,7 +146,7 @@ class _WhatIfChangeReader:
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add the change of one Operator Nexus resource."""
+        """Add the change of one Operator Nexus resource, `unchanged` with action and body; report an unusable one."""
         title = unchanged.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
@@ -159,16 +160,14 @@ class _WhatIfChangeReader:
             self._report(path, "unknown-in-plan", detail)
             return
         if action is None:
-            detail = f'its changeType "{change_type}" is unknown.'
-            self._report(path, SHAPE, detail)
+            self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
         body: Mapping[str, Any] = {}
         if action in (AzAction.CREATE, AzAction.UPDATE):
             parent = document.get("resourceConfigurationChanges") if self._is_stack else document
             after = get_value_at_path(parent, "after")
             if not isinstance(after, Mapping):
-                detail = f'{title}: "after" must be an object, not {describe_type(after)}.'
-                self._report(path, SHAPE, detail)
+                self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
                 return
             body = {name: after[name] for name in _BODY_FIELDS if name in after}
         expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}

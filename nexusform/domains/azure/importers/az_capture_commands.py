@@ -99,7 +99,8 @@ class AzExport(Struct, frozen=True):
 
 def read_export_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> AzExport:
     """Read every file of an export directory. `names` are the files in the directory; `read` may raise FileProblem.
-    Racks and machines must be in files of their own, in a file of mixed kinds, or in the definition of a Nexus cluster.
+    Report missing files of racks or machines, unless a file of mixed kinds or the definition of a Nexus cluster may
+    have them, or another file could not be read.
     """
     export = AzExport()
     base = directory.rstrip("/") or "/"
@@ -176,7 +177,7 @@ CAPTURE_NODES: Final = (
 
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
-    """Find errors for racks and machines missing in the export. A planned Nexus cluster defines both."""
+    """Build an error for each missing list of racks or machines; none if a Nexus cluster can define both."""
     missing = [
         kind
         for kind in BASE_KINDS
@@ -198,11 +199,13 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: creation times matter."""
+    """Build warnings about other missing kinds. `numbers_nodes`: creation times matter. None for a site without listed
+    machines: it is only planned.
+    """
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
-        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters
+        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters  # has a warning of its own
         if kind not in items.listed_kinds and not is_contradicted:
             yield from _list_capture_warnings(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
@@ -250,7 +253,7 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
 
 
 def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
-    """Find warnings about a kind of workload captured in part or not at all."""
+    """Build a warning about a kind of workload captured in part or not at all."""
     command = build_capture_command(kind)
     if not items.list_resources(kind):
         name = _FILES[kind].name

@@ -168,16 +168,15 @@ class _ChangedSite:
             return
         key = self._find_id_key(change)
         if key is None:
-            return
+            return  # reported, or a pool deleted with its cluster
         cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
-        exists = key in self.bodies[change.kind] or self._is_only_initial_pool(change, key)
+        exists = key in self.bodies[change.kind] or self._is_initial_pool(change, key)
         if not self._is_consistent_with_inventory(change, exists=exists):
             return
         # Changes of a cluster precede those of its pools.
-        self.affected_ids[cluster_key] = None
-        self.affected_ids[key] = None
+        self.affected_ids |= {cluster_key: None, key: None}
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
@@ -214,7 +213,9 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Find the id key of an object by id or name, or build one; None with a finding if several have the name."""
+        """Return the id key of an object: its id, that of the only object of its name, or a new one for a new object.
+        Report several objects of the name and return None.
+        """
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
@@ -248,7 +249,9 @@ class _ChangedSite:
     # --- unknown values ---
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return True if every value relevant to placement is known; report the unknown ones."""
+        """Return True if every value relevant to placement is present and known; report the others. `exists`: the
+        object is updated, so an unknown value may re-create it, and absent values stay.
+        """
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
         for path, reason in change.unknown.items():
@@ -337,13 +340,13 @@ class _ChangedSite:
 
     # --- agent pools ---
 
-    def _is_only_initial_pool(self, change: ToolChange, key: str) -> bool:
-        """Return True if an existing cluster has the pool; its initial pools are added if it lists none."""
+    def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
+        """Return True if an existing cluster has the pool; if it lists no pools, its initial ones are added before."""
         if change.kind != POOLS:
             return False
-        owner = key.rpartition("/")[0].rpartition("/")[0]
+        owner = key.rpartition("/")[0].rpartition("/")[0]  # without /agentpools/NAME
         if owner in self.addresses:
-            return False
+            return False  # a new cluster gets its initial pools on creation
         self._add_initial_pools(owner)
         return key in self.bodies[POOLS]
 
@@ -375,7 +378,7 @@ class _ChangedSite:
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._is_only_initial_pool(change, key)
+        self._is_initial_pool(change, key)  # the other initial pools stay
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()
@@ -405,5 +408,5 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
-    """Return True if one path is a prefix of the other."""
+    """Return True if one path is a prefix of the other (zip ends with the shorter one); "*" matches any step."""
     return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))

@@ -221,17 +221,16 @@ class _SiteImport:
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
         pools = self._build_pools(cluster)
         skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
-        missing = [sku for sku in skus if sku not in self.skus]
-        if missing:
-            self._count_cluster_as_occupied(cluster, missing)
+        unknown_skus = [sku for sku in skus if sku not in self.skus]
+        if unknown_skus:
+            self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
         for duplicate in cluster.duplicate_nodes:
             self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
-        plane_count = cluster.control_plane_count or max(len(plane), 1)
+        plane_count = cluster.control_plane_count or max(len(plane), 1)  # 0: unknown
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
-            pool_nodes = by_pool.get(name, [])
-            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], pool_nodes)
+            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], by_pool.get(name, []))
         cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
             "id": cluster_id,
@@ -264,13 +263,13 @@ class _SiteImport:
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
                 continue
-            if name in uncaptured or not cluster.has_pool_list:
+            if name in uncaptured or not cluster.has_pool_list:  # the count is the exported one, if any
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
-    def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str]) -> None:
-        """Report a cluster with unknown VM SKUs and count its nodes as occupied capacity."""
-        reason = f"the size is unknown for {missing[0]}" if missing[0] else "it names no VM SKU"
+    def _count_cluster_as_occupied(self, cluster: AzCluster, unknown_sku: str) -> None:
+        """Report a cluster with an unknown VM SKU ("": none named) and count its nodes as occupied capacity."""
+        reason = f"the size is unknown for {unknown_sku}" if unknown_sku else "it names no VM SKU"
         detail = f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
         self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
@@ -308,7 +307,7 @@ class _SiteImport:
         }
         if node is None:
             return record
-        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])
+        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])  # the pool's, if its own is unknown
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
             self._add_capacity_beyond_sku(node, node.placement.machine, sku)
@@ -318,10 +317,10 @@ class _SiteImport:
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
         """Record the capacity of a node beyond its VM SKU as occupied, in whole GiB, on the SKU's number of cells."""
         excess = AzVmSize(
-            max(node.shape.cpu_cores - sku.host_vcpus, 0),
-            max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
-            max(node.shape.disk_gib - sku.disk_gib, 0),
-            sku.numa_cells,
+            cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
+            memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
+            disk_gib=max(node.shape.disk_gib - sku.disk_gib, 0),
+            numa_cells=sku.numa_cells,
         )
         if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
             self._add_occupied_machine_capacity(f"{node.name} beyond {sku.name}", machine, excess)
@@ -335,8 +334,8 @@ class _SiteImport:
     # --- plain VMs ---
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
-        """Build the plain VMs, each with its sort key."""
-        # Collect possible targets of placement hints by name.
+        """Build the plain VMs, each with its sort key: time of creation, then name."""
+        # Collect possible targets of placement hints by name; a rack takes precedence, then a machine.
         racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
         machines = {
             machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
@@ -360,8 +359,9 @@ class _SiteImport:
                 missing_targets.append(extract_name(hint.resource_id))
                 continue
             references["placement_hint", len(hints), "resource_id"] = target
+            _, target_id = target
             values = {"scheduling_execution": hint.scheduling_execution, "scope": hint.scope}
-            hints.append({"hint_type": hint.hint_type, "resource_id": target[1], **values})
+            hints.append({"hint_type": hint.hint_type, "resource_id": target_id, **values})
         if missing_targets:
             detail = (
                 f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not on '
@@ -372,7 +372,7 @@ class _SiteImport:
             "id": vm_id,
             "site_id": self.name,
             "name": vm.name,
-            "cpu_cores": max(vm.shape.cpu_cores, 2),
+            "cpu_cores": max(vm.shape.cpu_cores, 2),  # these are the minima of the arguments
             "memory_gib": max(vm.shape.memory_gib, 1),
             "disk_gib": vm.shape.disk_gib,
             "numa_cells": max(vm.shape.numa_cells, 1),
@@ -387,7 +387,7 @@ class _SiteImport:
     # --- occupied capacity ---
 
     def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
-        """Count a VM without an object as occupied capacity of its machine."""
+        """Count a VM without an object as occupied capacity of its machine, or as unplaced without a machine."""
         if placement is None:
             self.counts["unplaced"] += 1
             return
@@ -471,16 +471,17 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
     """Return a cluster without these pools and their nodes."""
     attributes = cluster.attributes
     nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
-    remaining = {
+    kept = {
         "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
         "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
         "nodes": nodes,
         "node_count": len(nodes),
     }
+    # A reference of a pool has the path ("agent_pool", NAME, "vm_sku_name").
     references = {
         path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
     }
-    return replace(cluster, attributes={**attributes, **remaining}, references=references)
+    return replace(cluster, attributes={**attributes, **kept}, references=references)
 
 
 class UnmanagedAzVm(Struct, frozen=True):
@@ -515,13 +516,13 @@ Values: TypeAlias = Mapping[str, Any]
 
 def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
     """Build the record of a machine. `before` is its last record; `is_requested`: the applied arguments cordon
-    it. `since` is the time of the first read with this status, None for a machine in service.
+    it. In the result, `since` is the time of the first read with this status, None for a machine in service.
     """
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
     record["message"] = machine.status_message
     record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
     if record["cordoned_by"] == CordonOwner.NEXUSFORM and before.get(CORDONED_BY_ACTION) and not is_requested:
-        record[CORDONED_BY_ACTION] = True
+        record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
     since = (before.get("since") or time) if is_unchanged else time
     record["since"] = since if find_observed_reasons(record) else None
@@ -529,7 +530,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon; None without a cordon."""
+    """Find the owner of a cordon: as recorded, else by the request or Azure's message; None without a cordon."""
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
@@ -542,9 +543,11 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note of a rack or machine from the machines of its site by name; {} if none is listed."""
+    """Build the note of a machine ({} if it is not listed), or of a rack with generated machines (None, to remove it,
+    if none is listed). `machines` are those of the site by name.
+    """
     before = get_mapping(recorded_note, OBSERVED_KEY)
-    if "rack_id" in attributes:
+    if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:
             return {}

@@ -100,7 +100,7 @@ def read_sites(
 def _report_uncaptured_kinds(
     items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
-    """Report kinds that were not captured, unless there are errors."""
+    """Report kinds missing in the export; optional ones only without other errors."""
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
@@ -152,10 +152,10 @@ def _build_inventory(
         unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
-        racks,
-        get_mapping(machine_sku_by_id),
-        read_rack_skus(items.list_resources("rack_skus")),
-        "racks" not in unreadable,
+        racks=racks,
+        by_sku_id=get_mapping(machine_sku_by_id),
+        rack_skus=read_rack_skus(items.list_resources("rack_skus")),
+        has_rack_list="racks" not in unreadable,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
     if not racks and unreadable.isdisjoint(_BASE_KINDS):  # a machine without its rack is not read
@@ -197,7 +197,7 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the only Nexus cluster; return None if there is none or several."""
+    """Read the update strategy of the only Nexus cluster; None without one, or with a field of a wrong type."""
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
@@ -243,7 +243,7 @@ def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
         (),
         "more-findings",
         f"and {hidden_count} more, not shown.",
-        ordered[MAX_FINDINGS].severity,
+        ordered[MAX_FINDINGS].severity,  # of the most severe one not shown
         file=ordered[MAX_FINDINGS].file,
     )
     return (*ordered[:MAX_FINDINGS], summary)
@@ -304,7 +304,7 @@ def resolve_vm_placements(
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
-    """Return the shape with the minimum number of NUMA cells that holds it."""
+    """Return the shape with the fewest NUMA cells able to hold it, all cells of the machine at most."""
     if hardware is None:
         return shape
     cells = max(shape.numa_cells, 1)
@@ -382,6 +382,7 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
         return
     node_counts = Counter(node.pool for node in cluster.nodes)
     counts = {CONTROL_PLANE: cluster.control_plane_count}
+    # Counts of initial pools may be outdated.
     counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}
     for pool, count in counts.items():
         if node_counts[pool] < count:
@@ -407,7 +408,7 @@ def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFa
     location = f" of {site}" if site else ""
     subject = format_count(len(failures), _KIND_NAMES[kind])
     names = format_first_items(labels, _MAX_FAILURES)
-    if not state:
+    if not state:  # missing nodes (find_missing_nodes)
         verb = select_word_form(len(failures), "lacks", "lack")
         return (
             f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."

@@ -129,7 +129,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     for item in item_list:
         machine = _read_machine(item, options)
         if machine is None:
-            continue
+            continue  # reported, or in an unread rack
         if machine.name in names:
             item.report("name", "duplicate-machine", f'the machine "{machine.name}" is listed twice.')
             continue
@@ -157,7 +157,9 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; add a finding and return None without name, rack or slot. Without a state it is not ready."""
+    """Read a machine; add a finding and return None without name, slot or a known rack (no finding for an unknown rack
+    without a list of racks). A machine without a state is not ready.
+    """
     name = item.read_required_text("name")
     rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
@@ -183,7 +185,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
         if sku is None:
             _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
-    if item.read_value("machineRoles") is None:
+    if item.read_value("machineRoles") is None:  # before API 2024-07
         facts["roles"] = [find_role_in_sku(sku_id) or slot_role]
     return AzMachine(
         name=name,
@@ -226,7 +228,7 @@ def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> t
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
-    """Add one warning about roles derived from SKU ids (exports before API 2024-07 have none)."""
+    """Add one warning about machines without roles (exports before API 2024-07), at the first of them."""
     if not machines:
         return
     item, _ = machines[0]

@@ -39,7 +39,7 @@ NO_NODES: Final[RecordedNodes] = {}
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Collect the nodes and pools from attributes of objects in state."""
+    """Collect the nodes and pools from attributes of objects in state. A separate pool names its cluster."""
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
@@ -83,6 +83,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     those with a machine first.
     """
     numbers = recorded_pool.numbers
+    # `count` stands for an unrecorded number; numbers from it on are not kept.
     assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]

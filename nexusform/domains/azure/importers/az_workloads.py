@@ -65,14 +65,14 @@ class NodeReading:
         pool_id = item.read_text("agentPoolId")
         self.pool = _normalize_pool_name_case(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
         self.is_pool_derived = False
-        if not self.pool:
+        if not self.pool:  # of the control plane, or exported before API 2024-07
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         self.sku_name = (
             item.read_text("vmSkuName")
             or _find_pool_sku(self.pool, cluster)
-            or ("size-" + "-".join(map(str, self.figures)))
+            or ("size-" + "-".join(map(str, self.figures)))  # a made-up name for the size
         )
 
 
@@ -96,9 +96,11 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name to one per machine, with the larger size, those without a machine last."""
+        """Merge the records of one name to one per machine, with the larger sizes, and report several records. A record
+        without a machine counts only if no other has one.
+        """
         by_machine: dict[str, NodeReading] = {}
-        for record in sorted(records, key=lambda item: not item.machine):
+        for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
             first = by_machine.setdefault(record.machine, record)
             first.figures = tuple(map(max, first.figures, record.figures))
         placed = [record for machine, record in by_machine.items() if machine]
@@ -116,7 +118,7 @@ class ClusterNodes:
 
 
 def has_worker_pool(cluster: ArmItem) -> bool:
-    """Return True if the body of a cluster has nodes of agent pools."""
+    """Return True if the body of a cluster has nodes other than those of the control plane."""
     return any(
         node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name", ""))
         for node in cluster.read_objects("nodes")
@@ -144,7 +146,7 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
     role = item.read_text("role")
-    if role is not None:
+    if role is not None:  # absent in older exports
         return role.lower() == "controlplane"
     return _WORKER_SUFFIX.search(name) is None
 
@@ -194,8 +196,8 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return the cluster's own pools, then those known only from nodes, and the derived pools among the latter.
-    Uncaptured pools get the observed number of nodes, since initial counts may be outdated.
+    """Return all pools of a cluster, and again those among them known only from their nodes. Pools of an uncaptured
+    list get the observed number of nodes, since initial counts may be outdated. One pool has to be of mode System.
     """
     by_pool: dict[str, list[NodeReading]] = {}
     for node in reading.nodes:
@@ -214,6 +216,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
             derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
     modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
     if derived_pools and _SYSTEM not in modes:
+        # Prefer a pool numbered like the initial ones: one of these is a System pool.
         first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
@@ -224,6 +227,7 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     first = nodes[0]
     labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
+    # Leave out the labels set by the platform: KEY is DOMAIN/NAME.
     own_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
     pool = AzPool(
         name=first.pool,
@@ -320,9 +324,9 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 
 
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
-    """Build a VM SKU from the given size, else from its name; None if neither is known."""
+    """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name; None if unknown."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    kind = name[3:4] if name.startswith("NC_") else ""
+    kind = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
     if figures is None or 0 in figures[:2]:  # vCPUs or memory unknown
         if published is None:
             return None
@@ -375,9 +379,9 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
         pool_id, count = item.read_required_text("id"), item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if pool_id is None or count is None or sku is None:
-            continue
+            continue  # reported above
         owner, _, name = pool_id.strip().rstrip("/").rpartition("/")
-        cluster_id = owner.rpartition("/")[0]
+        cluster_id = owner.rpartition("/")[0]  # without /agentPools
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
@@ -388,6 +392,7 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 
 
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
+    """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "")."""
     upgrade = item.read_object_or_empty("upgradeSettings")
     return AzPool(
         name=item.read_text("name", name),
@@ -526,7 +531,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
     sku = skus.get(node.sku_name)
     cpus, memory, disk = node.figures
     if sku is None:
-        return AzVmSize(cpus, memory, disk, 1)
+        return AzVmSize(cpus, memory, disk, numa_cells=1)
     if cpus and memory and (cpus, memory) != (sku.vcpus, sku.memory_gib):
         node.item.report(
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
@@ -536,10 +541,10 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
             Severity.WARNING,
         )
     return AzVmSize(
-        max(cpus, sku.vcpus) + sku.emulator_vcpus,
-        max(memory, ceil(sku.memory_gib)),
-        max(disk, sku.disk_gib),
-        sku.numa_cells,
+        cpu_cores=max(cpus, sku.vcpus) + sku.emulator_vcpus,
+        memory_gib=max(memory, ceil(sku.memory_gib)),
+        disk_gib=max(disk, sku.disk_gib),
+        numa_cells=sku.numa_cells,
     )
 
 
@@ -551,7 +556,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
         name = item.read_required_text("name")
         cores, memory = item.read_required_number("cpuCores"), item.read_required_number("memorySizeGB")
         if name is None or cores is None or memory is None:
-            continue
+            continue  # reported above
         if name in names:
             item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
@@ -563,7 +568,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
         vm = AzVirtualMachine(
             name=name,
             id=item.read_text("id", name),
-            shape=AzVmSize(cores, memory, local_disk, 1),
+            shape=AzVmSize(cores, memory, local_disk, numa_cells=1),
             placement=None,
             hints=tuple(map(_read_hint, item.read_objects("placementHints"))),
             created_at=read_creation_time(item),

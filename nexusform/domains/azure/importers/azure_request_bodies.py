@@ -130,8 +130,8 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value contains everything requested. Lists compare without order; a requested None
-    equals all empty values, an observed one "", 0 and False.
+    """Return True if the observed value contains everything requested. Lists compare without order. None and an empty
+    value are equal, except for a requested [] or {}.
     """
     if isinstance(requested, Mapping):
         return isinstance(observed, Mapping) and all(

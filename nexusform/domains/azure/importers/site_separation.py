@@ -30,7 +30,7 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # if no resource names one
     # Find the site of each rack from its machines, by the rack's id key.
     racks: dict[str, str] = {}
     for machine in items.list_resources("bare_metal_machines"):
@@ -73,7 +73,7 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     if choice in candidates:
         return sites[str(choice)], []
     if name is None and not candidates:
-        return items, []
+        return items, []  # missing racks and machines are reported later
     names = format_first_items(sorted(candidates), _MAX_NAMES)
     detail = (
         f"The export holds {format_count(len(candidates), 'site')} ({names}). Select one of them."
@@ -104,7 +104,7 @@ def _assign_resources_to_only_site(
 
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
     """Find the site of a resource by its location, cluster, parent or owning cluster."""
-    if kind == "clusters":
+    if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)
     if location:
@@ -160,7 +160,7 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
             owners.setdefault((machine.rack, machine.name), []).append(site.name)
     for name in sorted(recorded_machines.keys() - site_names):
         counts = Counter(new for machine in recorded_machines[name] for new in owners.get(machine, ()))
-        matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]
+        matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]  # most machines
         if len(matches) == 1:
             candidates.setdefault(matches[0], []).append(name)
     names = {new: old[0] for new, old in candidates.items() if len(old) == 1}

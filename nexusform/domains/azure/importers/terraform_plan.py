@@ -149,9 +149,7 @@ class _PlanReader:
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes, each after its dependencies; report a cycle of dependencies and return ()."""
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
-        change_list.sort(
-            key=lambda change: change.action in _CREATING_ACTIONS
-        )  # existing objects first if the order is open
+        change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         position = {change.address: number for number, change in enumerate(change_list)}
         dependencies = {
             change.address: [dependency for dependency in change.dependencies if dependency in position]
@@ -180,15 +178,17 @@ class _PlanReader:
         return changes
 
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
-        """Build the change of a planned resource; return None if its name or cluster is unknown."""
+        """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):
+        _, block_name = entry.block
+        if block_name.startswith(_UPDATE_TYPE):
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
+        # A deletion needs no body, and an unchanged pool no cluster.
         body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)
         names: tuple[str, ...] = (name,)
         if entry.kind == POOLS and action is not AzAction.KEEP:
@@ -196,7 +196,7 @@ class _PlanReader:
             if not owner:
                 return None
             names = (owner, name)
-        needs = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
+        dependencies = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
         return ToolChange(
             kind=entry.kind,
             names=names,
@@ -206,11 +206,11 @@ class _PlanReader:
             id=arm_id,
             body=body,
             unknown=unknown,
-            dependencies=needs,
+            dependencies=dependencies,
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path."""
+        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
@@ -242,10 +242,11 @@ class _PlanReader:
         return ""
 
     def _resolve_cluster_from_parent_id(self, entry: _ResourceChange) -> str:
-        """Resolve the cluster name from the references of a pool's `parent_id`, "" if it is ambiguous."""
+        """Resolve the cluster name from the references of a pool's `parent_id`; report an ambiguous one, return ""."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
         clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
 
+        # Prefer clusters in the modules of the pool, then those with its count or for_each key.
         def compute_nearness(candidate: _ResourceChange) -> tuple[int, bool]:
             return _count_shared_modules(candidate.modules, entry.modules), candidate.index == entry.index
 
@@ -265,12 +266,11 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the configuration creates the entry after the other; in modules, for the same instance."""
+        """Return True if the entry's block depends on the other's, and both are in one instance of each common module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
-        # In a shared module, instances with different keys are independent.
-        shared = _count_shared_modules(entry.modules, other.modules)
-        return _count_shared_modules(entry.block[0], other.block[0]) == shared
+        shared_instances = _count_shared_modules(entry.modules, other.modules)
+        return _count_shared_modules(entry.block[0], other.block[0]) == shared_instances  # by module name
 
     def _report(self, address: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -352,7 +352,9 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:
-    """Find the ARM id if the plan has it. A created resource may exist next to a previous one."""
+    """Return the ARM id, known or built from the parent's; "" if the plan has neither. The id of a resource replaced by
+    a creation (create, forget) is not its own.
+    """
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
     if arm_id:
@@ -437,7 +439,7 @@ class _ReferenceIndex:
         return blocks
 
     def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
-        """Resolve references in the module of this path to blocks, through variables and outputs."""
+        """Resolve references (`var.x`, `module.m.out`, `TYPE.NAME`) in the module at `path` to blocks."""
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
         stack = [(path, name) for name in names]

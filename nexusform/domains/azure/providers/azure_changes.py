@@ -86,10 +86,10 @@ def _add_previously_failed_change(
     if target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id")):
         pools = dict(list_pools(planned))
         if name not in pools:
-            return changes
+            return changes  # the pool is to be deleted
         pending_target, values = _build_pool_target(target, name), pools[name]
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
-        return changes
+        return changes  # the resource is deleted or re-created
     properties = _build_updatable_properties(pending_target, values)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
@@ -135,7 +135,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
-    """Build the deletions and size reductions of the final target, which release VMs."""
+    """Build the VM-releasing part of a step: of the changes to its final object, the deletions and count reductions."""
     update = replace(request, planned=request.final_attributes, is_release=False)
     for change in build_azure_changes(update, context):
         if change.verb is ArmOperation.DELETE:
@@ -170,7 +170,7 @@ def _build_create_change(target: ArmTarget, properties: Values, values: Values, 
 def _require_azure_block(target: ArmTarget, values: Values) -> None:
     """Raise ProviderProblem if the required azure block is missing."""
     body = get_mapping(values, "azure").get("body")
-    if body is UNKNOWN or body:
+    if body is UNKNOWN or body:  # unknown during a plan
         return
     required_fields = {
         "kubernetes_clusters": "networkConfiguration (CNI network, cloud services network) and keys",
@@ -219,7 +219,7 @@ def _build_pool_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
-    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
+    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # these are updatable
     expected = diff_request_bodies(before, after)
     if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
@@ -235,8 +235,8 @@ def _build_pool_changes(
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
-    fixed_properties = _omit_fields(after, _UPDATABLE_FIELDS)
-    yield ArmChange(ArmOperation.DELETE, target, skip_if=fixed_properties)
+    # A pool with the new fixed properties was re-created by an earlier run.
+    yield ArmChange(ArmOperation.DELETE, target, skip_if=_omit_fields(after, _UPDATABLE_FIELDS))
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 
@@ -253,9 +253,9 @@ def _build_update(
     """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
     recorded = read_opaque_body(prior)
     extra = diff_request_bodies(recorded, read_opaque_body(planned))
-    if recorded:
+    if recorded:  # a body added to an imported object may describe existing values
         _reject_unpatchable_azure_block_changes(target, extra)
-    extra = _select_updatable_members(target, extra)  # a body added to an imported object may describe what exists
+    extra = _select_updatable_members(target, extra)
     if expected or extra:
         body = merge_bodies(extra, {"properties": expected}) if expected else extra
         yield ArmChange(ArmOperation.UPDATE, target, body, expected, reduction=reduction)

@@ -190,8 +190,8 @@ class ArmClient:
         return body
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
-        """Apply changes one after another, starting with the last one of an earlier run. Raises
-        ProviderProblem, and StepPending if the step continues after this run.
+        """Apply changes one after another, starting with the last one sent by an earlier run. Raises ProviderProblem,
+        and StepPending if the step continues after this run.
         """
         from azure.core.exceptions import AzureError
 
@@ -256,7 +256,7 @@ class ArmClient:
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Apply one change and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        is_overdue, is_missing_too_long = (self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT))
+        is_overdue, is_missing_too_long = self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT)
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
@@ -296,8 +296,8 @@ class ArmClient:
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                 return
+            # After a success, a failed state without an etag may be older than the change.
             is_conclusive = bool(etag_before) or not succeeded
-            # Azure reverted the change
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}
                 raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
@@ -305,7 +305,7 @@ class ArmClient:
             is_final = change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS
             if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
                 if change.verb is ArmOperation.UPDATE:
-                    return
+                    return  # the caller reports differing values
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is ArmOperation.CREATE:
@@ -372,8 +372,8 @@ class ArmClient:
         return url
 
     def wait_for_operation(self, url: str, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait for the end of an operation. Return False if Azure no longer has it or the response is not
-        JSON (a proxy page). Raises ProviderProblem.
+        """Wait for the end of an operation. Return True for a success; False if the result is unknown: Azure no longer
+        has the operation, or the response is not JSON (a proxy page). Raises ProviderProblem.
         """
         from azure.core.rest import HttpRequest
 
@@ -388,7 +388,7 @@ class ArmClient:
             body = _parse_response_object(response)
             if body is None:
                 return False
-            # Without one in the body, the HTTP status decides.
+            # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
             if status == "Succeeded":
@@ -414,8 +414,8 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error. A rejection is final if nothing was sent; a change already sent
-        continues in Azure.
+        """Build the problem for an SDK error: final for a rejection if nothing was sent, else StepPending, since a change
+        already sent continues in Azure.
         """
         from azure.core.exceptions import ClientAuthenticationError
 
@@ -431,7 +431,9 @@ class ArmClient:
 
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
-    """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
+    """Determine the progress of a change from the observed body. `was_sent`: Azure may have it already. Raises
+    ProviderProblem if it is impossible, AzureChangeFailed if it failed.
+    """
     state = read_provisioning_state(observed)
     properties = get_mapping(observed, "properties")
     if change.verb is ArmOperation.DELETE:
@@ -447,14 +449,14 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
-    # Values of the azure block are not always returned after they were sent, for example keys.
+    # Before sending compare the whole body, later only `expected`: Azure does not return all sent values, such as keys.
     is_action = change.verb in _ACTION_VERBS
     expected = {"properties": get_mapping(change.expected)}
     requested = expected if was_sent or is_action else get_mapping(change.body)
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
     if not is_visible or (change.is_retry and not was_sent):
         return _ChangeStatus.NOT_SENT
-    # a machine can be in this state and still perform the action
+    # A machine in a failed state can still perform an action.
     if state in FAILED_STATES and not is_action:
         if was_sent:
             raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
@@ -490,7 +492,7 @@ def build_failure_record(
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)
     if step.resumed_operation is not None and previous.get("looked_up"):
-        is_same = False  # the same failure, observed before its step was resumed
+        is_same = False  # not a repetition: a read recorded this failure before the step was resumed
     times = int(previous.get("times", 1)) + 1 if is_same else 1
     parts = change.expected if change.expected is not None else get_mapping(change.body, "properties")
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""
@@ -539,7 +541,7 @@ def _format_error(problem: Any) -> str:
 def _extract_connection_error_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
     line = extract_first_line(problem)
-    return str([line, *re.findall(r"'([^']+)'", line)][-1])
+    return str([line, *re.findall(r"'([^']+)'", line)][-1])  # the last quoted text, else the line
 
 
 def extract_first_line(problem: Exception) -> str:

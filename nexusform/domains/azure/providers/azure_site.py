@@ -188,7 +188,7 @@ class AzureSiteProvider(ObservedSites):
         """Find the progress of an object's change begun by an earlier apply, if any."""
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
-            return ChangeProgress()
+            return ChangeProgress()  # none in progress
         # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
         part_type = _PART_TYPES.get(key.type)
@@ -211,9 +211,9 @@ class AzureSiteProvider(ObservedSites):
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
-                continue
+                continue  # Azure is not asked to change it
             try:
-                if is_action:
+                if is_action:  # for its error
                     self._find_machine_id(str(request.planned_attributes["machine_id"]))
                     continue
                 changes = self._plan_changes(request, planned_vms)
@@ -224,7 +224,7 @@ class AzureSiteProvider(ObservedSites):
                 recreated_nodes[number] = nodes
         problems += super().validate_changes(requests)
         names = list(chain.from_iterable(recreated_nodes.values()))
-        if names:
+        if names:  # one warning, at the first change
             title = f"{format_count(len(names), 'node')} ({format_first_items(names, _MAX_NAMES)})"
             detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
@@ -312,7 +312,7 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change in Azure and read the result back."""
+        """Apply a change in Azure, re-create nodes if needed, and read the result back. Raises ProviderProblem."""
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
         common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
@@ -334,12 +334,14 @@ class AzureSiteProvider(ObservedSites):
             with convert_azure_errors():
                 recreations = plan_node_recreations(request, changes)
                 recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
-        if request.is_release:
+        if request.is_release:  # a later step of the object reads it
             return ChangeResult(request.planned_attributes)
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object, existing or new; "" only with `missing_ok`. Raises ProviderProblem."""
+        """Find the resource group of an object: its own in Azure, by this run or in state, else the configured one.
+        Return "" for none only with `missing_ok`. Raises ProviderProblem, also for a requested move to another group.
+        """
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
@@ -425,7 +427,7 @@ class AzureSiteProvider(ObservedSites):
                     message = f"Azure finished, but shows another {names} than was planned"
                     request.report_progress(StepProgress(message=message))
                 differing.append(observation.differing)
-                if differing[-MAX_READS:] == [observation.differing] * MAX_READS:
+                if differing[-MAX_READS:] == [observation.differing] * MAX_READS:  # the same ones each time
                     return observation.answer
             if is_overdue():
                 raise StepPending(
@@ -437,7 +439,7 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Add the requested but missing nodes to an answer; they stay pending."""
+        """Record missing nodes, as far as requested, in the answer as an unfinished change of their count."""
         missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
         if not missing_nodes:
             return answer
@@ -457,7 +459,7 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Read the current state of one object without reading the whole site."""
+        """Compare one object with its current bodies, without reading the whole site; None if it does not exist."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 

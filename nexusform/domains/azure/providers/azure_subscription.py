@@ -119,7 +119,7 @@ class AzureSubscription:
                 except ClientAuthenticationError:
                     raise
                 except HttpResponseError:
-                    continue
+                    continue  # unknown: not permitted, or not served
             owners = [
                 (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
                 for cluster in documents[CLUSTERS]
@@ -153,7 +153,7 @@ class AzureSubscription:
             return self._connected_client
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """Select the bodies at the extended location or without any."""
+        """Select the bodies at the configured extended location, by id or name, and those without any location."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
             return bodies
@@ -194,7 +194,7 @@ def _check_list_page(response: Any) -> None:
     """Raise ProviderProblem unless a page is an object with a list of objects."""
     answer = response.http_response
     if answer.status_code >= _FIRST_ERROR:
-        return
+        return  # the SDK raises an error
     try:
         document = parse_json(answer.body())
     except ValueError as problem:
@@ -271,7 +271,7 @@ def read_poll_interval() -> float:
     try:
         seconds = float(text)
     except ValueError:
-        seconds = -1.0
+        seconds = -1.0  # rejected below
     if not 0 <= seconds <= 3600:
         raise ProviderProblem(f'{INTERVAL_VARIABLE} must be seconds from 0 to 3600, not "{text}".')
     return seconds

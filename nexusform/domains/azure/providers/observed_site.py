@@ -109,7 +109,9 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the current objects; nodes keep their recorded numbers. Raises ProviderProblem."""
+        """Read the current objects; nodes keep their recorded numbers. Verify the absence of missing ones. Raises
+        ProviderProblem.
+        """
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
@@ -120,7 +122,7 @@ class ObservedSites(FixedIdentity):
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Verify that the object was created. Raises ProviderProblem until it exists."""
+        """Verify the creation of the object. Raises ProviderProblem until it exists, and for machine actions."""
         if request.key.type == MACHINE_ACTION_TYPE:
             raise ProviderProblem(explain_unsupported_action(request.planned_attributes))
         return self._verify_change_is_visible(request, "made")
@@ -136,7 +138,7 @@ class ObservedSites(FixedIdentity):
         if key.type in _STATE_ONLY_TYPES:
             return
         exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
-        if exists or not self._has_complete_list_for_object(key):
+        if exists or not self._has_complete_list_for_object(key):  # in an incomplete list it may be missing
             raise ManualStepPending(self._describe_not_done(request, "removed"))
         self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
 
@@ -202,7 +204,7 @@ class ObservedSites(FixedIdentity):
         """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # the recorded note of an unlisted site stays
+        if site is None or not recorded:  # another type, a new object, or a site keeping its recorded note
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -234,11 +236,11 @@ class ObservedSites(FixedIdentity):
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False
-        # a cluster that could not be imported
+        # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
     def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
-        """Find the site of an object; None without one, and for an object of another type than these."""
+        """Find the site of an object by its name in the id; None without one, and for a type not in `types`."""
         sites = self._read_sites() if key.type in types else ()
         name = key.id.partition("/")[0]
         return next((site for site in sites if site.name == name), None)
@@ -268,7 +270,7 @@ class ObservedSites(FixedIdentity):
             if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
-            for block in item.attributes["occupied"]:
+            for block in item.attributes["occupied"]:  # with nodes beyond the count or SKU
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
@@ -344,7 +346,7 @@ class ObservedSites(FixedIdentity):
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Report machine actions, unless the provider runs them."""
+        """Report new machine actions with the index of their request, unless the provider runs them."""
         if self._runs_actions:
             return []
         return [
@@ -395,7 +397,7 @@ class ObservedObjectComparison(Struct, frozen=True):
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
-    """Build the observation of a requested object, None if the site does not list it."""
+    """Compare a requested object with the site; None if the site does not list it."""
     key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
@@ -458,7 +460,7 @@ def _remove_generated_machines(
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # a pool's is an argument
     return {**attributes, "nodes": nodes, **count}
 
 
@@ -500,7 +502,7 @@ def _build_unmanaged_vms_note(
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})
         rows += [list(row) for name, row in sorted(on_machine.items()) if name not in configured]
-    # forgotten VMs are observed again, or do not exist
+    # None removes a key: forgotten VMs (removed from state) are observed again, or do not exist.
     return {UNMANAGED_KEY: rows or None, FORGOTTEN_KEY: None}
 
 
@@ -532,8 +534,8 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
 
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
-    """Merge an observed value over a recorded one. Missing parts stay; absent and empty are equal, as are
-    lists in another order.
+    """Merge an observed value over a recorded one. Parts not observed stay recorded, and so do values of equal meaning:
+    absent and empty ones, and lists of texts in another order.
     """
     if not recorded and not observed:
         return recorded

@@ -237,8 +237,7 @@ class HubClient:
         expired. Raises ApiError and HubProblem.
         """
         if version:
-            version_query = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
-            return self._list_pages(path, query, version_query)
+            return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
         for _ in range(_LIST_ATTEMPTS - 1):
             try:
                 return self._list_pages(path, query, {})
@@ -253,8 +252,7 @@ class HubClient:
         continue_token, budget = "", PageLimits()
         while True:
             position = {"continue": continue_token} if continue_token else first_query
-            page_query = {**query, "limit": str(_PAGE_SIZE), **position}
-            answer, response = self._request("GET", path, page_query)
+            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **position})
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")

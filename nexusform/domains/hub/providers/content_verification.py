@@ -84,7 +84,8 @@ class ContentVerifier:
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed
-        if is_rolled_out and index is not None and has_cluster_content(resources):
+        has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
+        if is_rolled_out and index is not None and has_overrides:
             verification = self._verify_works(verification, resources, index)
         index = self._find_index_to_verify(final)
         if index is None:
@@ -201,11 +202,6 @@ def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
 
 def _collect_titles(objects: Iterable[Any]) -> set[str]:
     return {item.title for item in objects}
-
-
-def has_cluster_content(planned: AppliedResources) -> bool:
-    """Return whether overrides change the objects of any cluster."""
-    return any(rendered.digest for rendered in planned.on_cluster.values())
 
 
 class _PickedOverrides(Struct, frozen=True):

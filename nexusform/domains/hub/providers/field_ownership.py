@@ -204,8 +204,7 @@ def build_hub_record(
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
     prior_record = dict(get_mapping(prior_note, ON_HUB))
-    is_placement = type_name in PLACEMENT_TYPES
-    foreign_paths = find_foreign_fields(body, manager) if is_placement else {}
+    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
         parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))

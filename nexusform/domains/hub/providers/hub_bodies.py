@@ -219,8 +219,7 @@ def build_observed_attributes(
     ]
     if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
-        changed = {**attributes, "yaml_body": "\n---\n".join(documents)}
-        return add_derived_attributes(type_name, changed)
+        return add_derived_attributes(type_name, {**attributes, "yaml_body": "\n---\n".join(documents)})
     body = parts[0]  # other resources have one object
     if type_name == MEMBER_TYPE:
         changes: dict[str, Any] = {}

@@ -39,9 +39,9 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_name,
     get_observed_index,
     get_target_cluster,
-    has_predicted_clusters,
     is_approved,
     is_latest_snapshot_outdated,
+    list_picked_clusters,
     list_predicted_failures,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -217,8 +217,7 @@ class HubWaiter(Struct, frozen=True):
             if is_present:
                 return False, f"{kind} {name} still exists"
             binding_kind, _, _ = list_created_kinds(kind)
-            collection = KINDS[binding_kind].collection
-            cache = self.cache.find_collection_cache(collection, (namespace, name))
+            cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
             bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
             if bindings:  # else the hub is asked: the cache has no Works
                 blockers = _describe_bindings(bindings)
@@ -339,7 +338,8 @@ def _describe_unobserved_change(
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
             return message
-    if planned and elapsed < _DECISION_DELAY and not has_predicted_clusters(planned, progress.bindings):
+    is_other_pick = list_picked_clusters(planned) != list_picked_clusters(progress.bindings)
+    if planned and elapsed < _DECISION_DELAY and is_other_pick:
         return "the hub has not picked the predicted clusters"
     return ""
 

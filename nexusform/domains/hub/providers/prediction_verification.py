@@ -139,8 +139,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
             continue  # of another data source
         members = [item for item in list_mappings(dump, "items") if item.get("kind") == "MemberCluster"]
         if members:
-            observed_at = parse_time(str(dump.get("read_at")))
-            figures = read_figures(members, observed_at)
+            figures = read_figures(members, parse_time(str(dump.get("read_at"))))
             if is_heartbeat_age_unknown(dump):
                 figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
             figures_by_server[str(dump.get("server"))] = figures

@@ -290,11 +290,6 @@ def _format_failure(condition: Mapping[str, Any]) -> str:
     return f"{condition.get('type')} False, {condition.get('reason')}"
 
 
-def has_predicted_clusters(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:
-    """Return True if a hub picked the predicted clusters."""
-    return list_picked_clusters(planned) == list_picked_clusters(bindings)
-
-
 def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
     """Return the picked clusters."""
     return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED_STATES}

@@ -145,8 +145,7 @@ class HubStepWriter(Struct, frozen=True):
             self._delete_object(hub_object)
         if self._type_name in PLACEMENT_TYPES:
             uid = get_recorded_uid(self._type_name, hub_objects[0], self.request.private_note)
-            identity = get_identity(self._type_name, prior)
-            self._waiter.wait_for_removal(*identity, hub_objects[0].path, uid)
+            self._waiter.wait_for_removal(*get_identity(self._type_name, prior), hub_objects[0].path, uid)
         elif self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(prior, is_removed=True)
 
@@ -386,8 +385,7 @@ class HubStepWriter(Struct, frozen=True):
         """Wait until the clusters of an override's placement have it, or have lost it."""
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
-            subject = f"The rollout of {attributes.get('name')}"
-            self._waiter.wait_until(rollout.check_progress, subject)
+            self._waiter.wait_until(rollout.check_progress, f"The rollout of {attributes.get('name')}")
             if rollout.blocked_message:
                 self.request.report_progress(StepProgress(message=rollout.blocked_message))
         except ApiError as api_error:
