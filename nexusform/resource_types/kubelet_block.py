@@ -144,7 +144,7 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
 
 
 def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
-    """Return extended resources by name: an amount, or one per cell."""
+    """Return extended resources by name: an amount, or one per cell; without invalid ones, reported by the check."""
     if not isinstance(values, Mapping):
         return {}
     amounts = {name: _parse_reservation_amounts(amount) for name, amount in values.items()}
@@ -152,7 +152,7 @@ def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
-    """Return the sum of the reservations."""
+    """Return the sum of the reservations in milli-CPUs and bytes; invalid amounts (reported by the check) count 0."""
     cpu = memory = storage = 0
     for block in blocks:
         if isinstance(block, Mapping):
@@ -166,6 +166,7 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
+    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list."""
     items = amount if isinstance(amount, list) else [amount]
     amounts = [parsed for item in items if (parsed := _parse_reservation_amount(item)) is not None]
     return tuple(amounts) if amounts and len(amounts) == len(items) else None

@@ -198,12 +198,13 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. A cordon of our own stays, except one of an action."""
+    """Return a machine's arguments with its observed facts. An observed cordon made by nexusform for an argument is
+    left out: the argument decides.
+    """
     if not observed:
         return arguments
     is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
-    own_cordon = {"cordon_status": None} if is_own else {}
-    return {**arguments, **observed, **own_cordon}
+    return {**arguments, **observed, **({"cordon_status": None} if is_own else {})}
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
@@ -231,7 +232,7 @@ def find_observed_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def find_health_reasons(reasons: str) -> str:
-    """Return the health problems of the machine; "" for a healthy one."""
+    """Return the health problems among the joined reasons against new VMs; "" for a healthy machine."""
     return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
 
 

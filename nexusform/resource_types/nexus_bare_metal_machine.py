@@ -214,14 +214,14 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     """Add the machine to the inventory. An unknown rack, and a used name or slot, are problems."""
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
-        return []
+        return []  # unknown in this plan
     rack = inventory.racks.get(inventory.addresses_by_name.get(("rack", "", rack_id), ""))
     if rack is None:
         known = [known_rack.id for known_rack in inventory.racks.values()]
         return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
     machine = build_rack_machine(attributes, rack)
     if machine is None:
-        return []
+        return []  # reported by the check
     problem = _check_slot_and_name_conflict(machine, rack, address, inventory)
     if problem is not None:
         return [problem]
@@ -236,7 +236,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
 def _check_slot_and_name_conflict(
     machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory
 ) -> Problem | None:
-    """Return the problem of a used slot or name; names are unique on a site."""
+    """Return the problem of a used slot or name, None without one; names are unique on a site."""
     other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
     if other_address != address:
         return Problem(
@@ -253,7 +253,7 @@ def _check_slot_and_name_conflict(
         return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)
     rack_machine = next(m for m in other_rack.machines if m.name == machine.name)
     if other_rack.id == rack.id and rack_machine.slot == machine.slot:
-        return None
+        return None  # it describes this machine of the rack
     return Problem(
         ("name",),
         "duplicate-machine",

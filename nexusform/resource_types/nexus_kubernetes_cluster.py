@@ -195,7 +195,7 @@ def compute_demand(
 def build_computed_attributes(
     attributes: Mapping[str, Any], context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `nodes`, `node_count`, `node_rules` and `capacity`."""
+    """Return `nodes`, `node_count` and `capacity`."""
     pools = _get_pools(attributes)
     names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
     names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
@@ -227,7 +227,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`)."""
+    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
     current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(current, str) or not current:
         return {}, []

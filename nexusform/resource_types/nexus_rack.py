@@ -158,7 +158,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Return the rack's machines in order of slot."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        return ()
+        return ()  # reported by the check
     overrides = get_mapping(attributes, "machine_override")
     observed = get_mapping(attributes, OBSERVED_KEY)
     rack = str(attributes["name"])
@@ -183,7 +183,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     """Add the rack and its machines to the inventory, and return the problems."""
     site_id, rack_id = attributes.get("site_id"), build_id(attributes)
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
-        return []
+        return []  # unknown in this plan
     if ("site", "", site_id) not in inventory.addresses_by_name:
         return [
             build_reference_problem(

@@ -138,7 +138,7 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         machines, racks = target_locations
         affinity = hint["hint_type"] == "Affinity"
         if affinity and not machines:
-            continue
+            continue  # the target has no location to be near to
         scope = HintScope(hint["scope"])
         hints.append(
             Hint(

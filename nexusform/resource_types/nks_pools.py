@@ -147,7 +147,7 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
     """Yield a problem unless surge or unavailable is above zero."""
     settings = get_known_blocks(values, "upgrade_settings")
     amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
-    if all(isinstance(amount, str) and amount.rstrip("%").strip("0") == "" for amount in amounts):
+    if all(isinstance(amount, str) and not amount.rstrip("%").strip("0") for amount in amounts):  # "0", "0%" or "00"
         detail = "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1."
         yield Problem((*path, "upgrade_settings"), "invalid-upgrade-settings", detail)
 
@@ -168,7 +168,9 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
 def build_pool_demand(
     cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, context: ResourceContext
 ) -> tuple[PoolDemand | None, list[Problem]]:
-    """Build the demand of one pool. `values` are its arguments, `path` their location."""
+    """Build the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, `path` is their
+    location (() for a separate pool).
+    """
     name = str(values.get("vm_sku_name"))
     sku = context.find_sku(name)
     if sku is None:
@@ -187,14 +189,14 @@ def build_pool_demand(
             tuple(f"{cluster}-{pool}-{n}" for n in numbers),
             sku,
             build_placement_constraints(values),
-            _build_recreation_triggers(values) if pool != CONTROL_PLANE else (),
+            _build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # these replace the cluster
             path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
             is_system=values.get("mode") == "System",
             is_control_plane=pool == CONTROL_PLANE,
             drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
-            count_path=(*path, "count") if path else ("node_count",),
+            count_path=(*path, "count") if path else ("node_count",),  # of a separate pool
         ),
         [],
     )

@@ -103,10 +103,8 @@ def compute_address_order(address: Address) -> tuple[object, ...]:
 
 
 class AddressPattern(Struct, frozen=True):
-    """Address of `-target`, `moved` and `state` commands: a module path, optionally with a resource,
-    optionally with an instance.
-
-    `key` is None if there is none: every instance matches.
+    """Address of `-target`, `moved` and `state` commands: a module path, optionally with a resource, optionally with
+    an instance. Without a key (None) every instance matches.
     """
 
     module: ModulePath
@@ -177,6 +175,7 @@ def parse_address(text: str) -> Address:
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
+    """Return the key at a position, None without one, and the position after it."""
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
     return None, position

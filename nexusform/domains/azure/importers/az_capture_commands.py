@@ -99,8 +99,7 @@ class AzExport(Struct, frozen=True):
 
 def read_export_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> AzExport:
     """Read every file of an export directory. `names` are the files in the directory; `read` may raise FileProblem.
-    Report missing files of racks or machines, unless a file of mixed kinds or the definition of a Nexus cluster may
-    have them, or another file could not be read.
+    Report missing files of racks or machines, unless a file of mixed kinds or a Nexus cluster may have them.
     """
     export = AzExport()
     base = directory.rstrip("/") or "/"
@@ -199,9 +198,7 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Build warnings about other missing kinds. `numbers_nodes`: creation times matter. None for a site without listed
-    machines: it is only planned.
-    """
+    """Build warnings about other missing kinds, none for a planned site. `numbers_nodes`: creation times matter."""
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():

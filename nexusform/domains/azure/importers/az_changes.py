@@ -213,9 +213,7 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Return the id key of an object: its id, that of the only object of its name, or a new one for a new object.
-        Report several objects of the name and return None.
-        """
+        """Return the id key of an object, by id or name, or a new one; report several of its name and return None."""
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
@@ -249,9 +247,7 @@ class _ChangedSite:
     # --- unknown values ---
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return True if every value relevant to placement is present and known; report the others. `exists`: the
-        object is updated, so an unknown value may re-create it, and absent values stay.
-        """
+        """Return True if all values for placement are known and, for a new object, present; report the others."""
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
         for path, reason in change.unknown.items():

@@ -91,8 +91,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             new_findings = findings[finding_count:]
             has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
-                # Without any resource and with errors, the file is unreadable.
-                unreadable_kinds |= {kind} if has_errors and not kinds else set()
+                unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
                 kinds.add(kind)
             if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
@@ -160,9 +159,7 @@ class _ResourceSorter:
         self._repeated: list[ArmItem] = []
 
     def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Add resources under the kind of their type, else of the file (`kind`); report unsupported types. Return the
-        kinds of all supported ones.
-        """
+        """Add resources under the kind of their type, else of the file (`kind`). Return these kinds; report others."""
         unread: dict[str, ArmItem] = {}
         added_kinds: set[str] = set()
         for item in items:

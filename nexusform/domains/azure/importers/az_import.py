@@ -543,8 +543,8 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note of a machine ({} if it is not listed), or of a rack with generated machines (None, to remove it,
-    if none is listed). `machines` are those of the site by name.
+    """Build the note of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a record of
+    each listed machine (None, to remove the records, if none is listed).
     """
     before = get_mapping(recorded_note, OBSERVED_KEY)
     if "rack_id" in attributes:  # a machine

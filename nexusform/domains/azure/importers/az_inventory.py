@@ -377,12 +377,11 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
-    """Find pools with fewer nodes than their count, if the nodes were captured."""
+    """Find pools with fewer nodes than their count, if both were captured: initial counts may be outdated."""
     if not cluster.has_node_list:
         return
     node_counts = Counter(node.pool for node in cluster.nodes)
     counts = {CONTROL_PLANE: cluster.control_plane_count}
-    # Counts of initial pools may be outdated.
     counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}
     for pool, count in counts.items():
         if node_counts[pool] < count:

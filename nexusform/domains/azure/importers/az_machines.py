@@ -157,9 +157,7 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; add a finding and return None without name, slot or a known rack (no finding for an unknown rack
-    without a list of racks). A machine without a state is not ready.
-    """
+    """Read a machine; report it and return None without name, slot or a known rack. Without a state it is not ready."""
     name = item.read_required_text("name")
     rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
@@ -167,7 +165,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
         return None
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
-        if options.has_rack_list:
+        if options.has_rack_list:  # else the missing list is reported
             item.report(
                 "rackId",
                 "unknown-rack",

@@ -83,8 +83,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     those with a machine first.
     """
     numbers = recorded_pool.numbers
-    # `count` stands for an unrecorded number; numbers from it on are not kept.
-    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
+    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}  # recorded
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))

@@ -96,8 +96,8 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name to one per machine, with the larger sizes, and report several records. A record
-        without a machine counts only if no other has one.
+        """Merge the records of one name, and report several: to one for each machine, with the larger sizes, or to a
+        single one if none has a machine.
         """
         by_machine: dict[str, NodeReading] = {}
         for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
@@ -216,8 +216,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
             derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
     modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
     if derived_pools and _SYSTEM not in modes:
-        # Prefer a pool numbered like the initial ones: one of these is a System pool.
-        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
+        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # an initial one
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 
@@ -227,15 +226,14 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     first = nodes[0]
     labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
-    # Leave out the labels set by the platform: KEY is DOMAIN/NAME.
-    own_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
+    user_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
     pool = AzPool(
         name=first.pool,
         id="",
         count=len(nodes),
         vm_sku_name=first.sku_name,
         mode="User",
-        labels=tuple(sorted(own_labels)),
+        labels=tuple(sorted(user_labels)),
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
     is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None

@@ -180,16 +180,14 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        _, block_name = entry.block
-        if block_name.startswith(_UPDATE_TYPE):
+        if entry.block[1].startswith(_UPDATE_TYPE):  # TYPE.NAME
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
-        # A deletion needs no body, and an unchanged pool no cluster.
-        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)
+        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # not needed
         names: tuple[str, ...] = (name,)
         if entry.kind == POOLS and action is not AzAction.KEEP:
             owner = self._find_cluster_name(entry, arm_id)
@@ -266,7 +264,7 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the entry's block depends on the other's, and both are in one instance of each common module."""
+        """Return True if the entry's block depends on the other's, within one instance of each common module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
         shared_instances = _count_shared_modules(entry.modules, other.modules)
@@ -352,9 +350,7 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:
-    """Return the ARM id, known or built from the parent's; "" if the plan has neither. The id of a resource replaced by
-    a creation (create, forget) is not its own.
-    """
+    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one."""
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
     if arm_id:

@@ -77,7 +77,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     body = arm.get_body(change.target)
-    run = find_action_run(body, change.verb, "")
+    run = find_action_run(body, change.verb, marker="")
     return ChangeResult(
         record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
     )
@@ -113,12 +113,12 @@ class MachineActionClient(ArmClient):
             return
         is_overdue = self.start_deadline(change.time_limit)
         while True:
-            if was_sent and self._wait_for_run(change, step):
+            if was_sent and self._wait_for_run(change, step):  # else Azure never started it: send it again
                 return
             body = self.get_body(change.target)
             if body is None:
                 raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
-            run = find_action_run(body, change.verb, "")
+            run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
                 url = self.send_change(change, body, step)
@@ -131,7 +131,7 @@ class MachineActionClient(ArmClient):
                 continue
             if url and self.wait_for_operation(url, change, step):
                 return
-            was_sent = True
+            was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
         """Wait only for an action with a visible effect; the operation decides about others."""
@@ -155,7 +155,7 @@ class MachineActionClient(ArmClient):
             name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
             if not run and is_missing_too_long():
                 if isinstance(get_mapping(body, "properties").get("actionStates"), list):
-                    return False
+                    return False  # Azure lists its runs, and this is none of them
                 raise ProviderProblem(
                     f"{name} was possibly sent, and Azure does not show its runs. Check the machine. If it "
                     "did not run, write another run_id."
@@ -193,13 +193,12 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
 
 
 def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the changed facts of a machine after an action. An earlier cordon keeps its owner."""
+    """Build the changed facts of a machine after an action; {} for none. An earlier cordon keeps its owner."""
     if action is CordonAction.UNCORDON:
         return {"cordon_status": UNCORDONED, "cordoned_by": None}
     if action is CordonAction.KEEP:
         return {}
-    was_cordoned = before.get("cordon_status") == CORDONED_STATUS
-    owner = before.get("cordoned_by") if was_cordoned else None
+    owner = before.get("cordoned_by") if before.get("cordon_status") == CORDONED_STATUS else None
     return {"cordon_status": CORDONED_STATUS, "cordoned_by": owner or CordonOwner.NEXUSFORM}
 
 

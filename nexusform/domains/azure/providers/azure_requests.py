@@ -296,8 +296,7 @@ class ArmClient:
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                 return
-            # After a success, a failed state without an etag may be older than the change.
-            is_conclusive = bool(etag_before) or not succeeded
+            is_conclusive = bool(etag_before) or not succeeded  # else a failed state may be older than the change
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}
                 raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
@@ -414,7 +413,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: final for a rejection if nothing was sent, else StepPending, since a change
+        """Build the problem for an SDK error: final for a rejection if nothing was sent, else StepPending: a change
         already sent continues in Azure.
         """
         from azure.core.exceptions import ClientAuthenticationError
@@ -431,8 +430,8 @@ class ArmClient:
 
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
-    """Determine the progress of a change from the observed body. `was_sent`: Azure may have it already. Raises
-    ProviderProblem if it is impossible, AzureChangeFailed if it failed.
+    """Determine the progress of a change. Raises ProviderProblem if it is impossible, AzureChangeFailed after a failure
+    in Azure. `was_sent`: Azure may have the request already.
     """
     state = read_provisioning_state(observed)
     properties = get_mapping(observed, "properties")

@@ -339,8 +339,8 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: its own in Azure, by this run or in state, else the configured one.
-        Return "" for none only with `missing_ok`. Raises ProviderProblem, also for a requested move to another group.
+        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured; "" for
+        none with `missing_ok`. Raises ProviderProblem, also if the configuration asks for a move to another group.
         """
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER

@@ -109,9 +109,7 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the current objects; nodes keep their recorded numbers. Verify the absence of missing ones. Raises
-        ProviderProblem.
-        """
+        """Read the objects; nodes keep their numbers. Verify the absence of missing ones. Raises ProviderProblem."""
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())

@@ -93,7 +93,7 @@ class SiteWarningBuilder:
         """Describe objects of kinds that were not captured."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
-                continue
+                continue  # described as missing
             kind, display_name = _KINDS[type_name]
             names = format_first_items(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
             verb = select_word_form(len(ids), "was", "were")

@@ -128,7 +128,7 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Check the VMs of a batch; take explained ones first."""
+        """Check and place the VMs of a batch one by one: next one on a machine preferred by the rule, else a miss."""
         vms_by_machine: dict[str, list[ObservedVm]] = {}
         for vm in vms:
             vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
@@ -163,13 +163,13 @@ class _SiteReplayer:
     def _place_observed_vm(self, vm: ObservedVm) -> None:
         """Place a VM on its real machine with unknown cells."""
         if vm.placement.machine not in self.machine_names:
-            return
+            return  # a machine of unknown hardware
         demand = self._build_demand(vm)
         self.numbers[vm.cluster, vm.pool] += 1
         self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
 
 
-_DAY = "2024-01-09"
+_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
 MISSING = "it is no longer listed"
 UNPLACED = "it has no machine"
 
@@ -333,8 +333,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     # The plain VMs on a machine. Sort keys have the time, cluster or VM, number of the pool, and time of the node.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
-            size = f"{vm.shape.cpu_cores} vCPU"
-            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
+            cpus, shape = vm.shape.cpu_cores, vm.shape
+            sku = VmSku(f"{cpus} vCPU", cpus, emulator_vcpus=0, memory_gib=shape.memory_gib, disk_gib=shape.disk_gib)
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
@@ -346,14 +346,14 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         is_after_removal |= vms[0].cluster in removed
-        reason = NOT_ALL
-        if is_complete:
-            if not time:
-                reason = NO_ORDER
-            elif is_after_removal:
-                reason = DELETED
-            else:
-                reason = LATER if uncertain_from < time < uncertain_to else ""
+        if not is_complete:
+            reason = NOT_ALL
+        elif not time:
+            reason = NO_ORDER
+        elif is_after_removal:
+            reason = DELETED
+        else:
+            reason = LATER if uncertain_from < time < uncertain_to else ""
         yield VmCreationBatch(vms, reason)
 
 
@@ -366,7 +366,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
         pools_made = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
             pool_made = pools_made.get(node.pool) or cluster.created_at
-            is_later_day = node.created_at[: len(_DAY)] > pool_made[: len(_DAY)]
+            is_later_day = node.created_at[:_DATE_LENGTH] > pool_made[:_DATE_LENGTH]
             if pool_made and is_later_day:
                 spans.append((pool_made, node.created_at))
     if not spans:

@@ -99,7 +99,7 @@ _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def _extract_keys(part: Any) -> Any:
-    """Extract the keys from a list of objects with one key each."""
+    """Extract the texts from a list of SSH keys ({"keyData": TEXT}); other elements, such as inputs, stay."""
     if not isinstance(part, list):
         return part
     return [get_value_at_path(element, "keyData") or element for element in part]

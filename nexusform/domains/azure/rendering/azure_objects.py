@@ -187,7 +187,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
     """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
     if change.after is None:
-        return
+        return  # a removed machine stays as it is
     kind = change.address.type
     before, after = _read_cordon_actions(kind, get_mapping(change.before)), _read_cordon_actions(kind, change.after)
     for machine in sorted(before.keys() | after.keys()):
@@ -197,7 +197,7 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Read the action that makes machines unschedulable, by machine name."""
+    """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
     if kind not in _CORDONED_VALUES:
         return {}
     is_machine = kind == "nexus_bare_metal_machine"
@@ -253,8 +253,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield resource
     elif kind == VM:
         resource = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
-        is_update = action is ResourceAction.UPDATE
-        yield _build_block_update(resource, before, attributes) if is_update else resource
+        yield _build_block_update(resource, before, attributes) if action is ResourceAction.UPDATE else resource
     elif action is ResourceAction.UPDATE:
         yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
     else:
@@ -363,8 +362,7 @@ _EXTRA_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
     """Find the properties of an object known only to Azure and absent in its azure block."""
-    body = read_opaque_body(attributes)
-    configured = {_TAGS} & body.keys()
+    configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
         configured |= {name, *(f"{name}.{inner}" for inner in (part if isinstance(part, Mapping) else ()))}
     return tuple(name for name in _EXTRA_PROPERTIES[kind] if name not in configured)
@@ -420,7 +418,7 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a VM."""
+    """Build the body of a VM: its sizes take precedence over the azure block, and this over inputs."""
     targets = "Azure ids of the targets of placement hints, by their id here."
     hints = build_placement_hints(attributes, partial(UserInput, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}

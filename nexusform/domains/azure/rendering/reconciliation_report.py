@@ -99,8 +99,7 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
-    table = Table(columns, tuple(rows), frozenset({1, 2, 3, 4}))
-    return Section("Clusters", table=table)
+    return Section("Clusters", table=Table(columns, tuple(rows), frozenset({1, 2, 3, 4})))
 
 
 def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
@@ -111,7 +110,7 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         cause = vm.cause or _UNKNOWN_CAUSE
         machine = vm.observed.machine if vm.observed is not None else "nowhere"
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
-        causes[cause.split(": ", 1)[-1]] += 1
+        causes[cause.split(": ", 1)[-1]] += 1  # without the name of the machine
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
     table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
     return Section("Elsewhere", lines, table=table, is_finding=True)
@@ -130,8 +129,9 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 def _build_replay_section(replay: SiteReplay) -> Section:
     """Build the section of one replay."""
     unchecked = sum(replay.unjudged.values())
-    lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
-    if replay.judged:
+    if not replay.judged:
+        lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
+    else:
         vms = format_count(replay.judged, "checked VM")
         share = f"{replay.hits / replay.judged:.1%}".replace("%", " %")
         expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")

@@ -65,7 +65,7 @@ _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
-    """Compare, check the separation rules on observed VMs, and write the observations to the state."""
+    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state."""
     observed, read_errors = _read_sites_and_build_provider(location, directory)
     if observed is None:
         return ReconcileResult(diagnostics=tuple(read_errors))
@@ -202,7 +202,7 @@ class _Reconciler:
             for address, current in self.recorded_objects.items()
             if address.type in {RACK, MACHINE}
         ]
-        self.provider.read(hardware)
+        self.provider.read(hardware)  # raises if any may not be read
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
         uncaptured: list[Address] = []

@@ -122,8 +122,8 @@ class ContentVerifier:
         return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
     def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
-        """Return the index of the latest resource snapshot to verify; None for a new placement, with staged runs, or
-        without a snapshot as new as the planned one.
+        """Return the index of the latest resource snapshot, if it is to be verified. None for a new placement, with
+        staged runs, and while the snapshot is older than planned or missing.
         """
         index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
         if self._step.prior is None or self._is_run_managed or not planned or index is None:
@@ -321,8 +321,7 @@ def find_wrong_objects(
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
-    # An older snapshot has older content anyway.
-    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):
+    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):  # older ones have older content
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
 
@@ -352,8 +351,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
             predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = places.get(cluster)
-        # A place in a stage of one cluster is no prediction, unless it is wrong.
-        if place is not None and (planned_place.size > 1 or place != planned_place):
+        if place is not None and (planned_place.size > 1 or place != planned_place):  # the only place is certain
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)

@@ -111,9 +111,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields owned as a whole, and of lists with owned elements. Names of fields start with `f:`,
-    keys of list elements with `k:` or `v:`; `.` is the field itself.
-    """
+    """Yield the paths of fields owned as a whole, and of lists with owned elements. Only names of fields have `f:`."""
     if parent and not fields:
         yield parent
     names = sorted(fields.keys() - {"."})

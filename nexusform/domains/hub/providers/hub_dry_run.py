@@ -141,9 +141,7 @@ class HubDryRun:
     def _reserve_dry_runs(
         self, hub_objects: Mapping[int, Sequence[HubObject]]
     ) -> tuple[dict[int, Sequence[HubObject]], list[int]]:
-        """Deduct the dry runs of changes from the plan's limit, one per object. Return the changes within it with their
-        objects, and the numbers of the others.
-        """
+        """Deduct one dry run per object from the limit. Return the changes within it, and the numbers of the others."""
         reserved: dict[int, Sequence[HubObject]] = {}
         over_limit: list[int] = []
         for number, objects in hub_objects.items():
@@ -168,7 +166,6 @@ class HubDryRun:
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
-            # Without dry runs, only the tools that apply the objects are checked.
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
@@ -189,9 +186,7 @@ class HubDryRun:
     def _check_deletion(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
     ) -> Iterator[Problem]:
-        """Yield the problems of one object to delete. No dry run unless `is_validated`, and none for an object missing,
-        in deletion, re-created by others or applied by a tool.
-        """
+        """Yield the problems of one object to delete, by a dry run if it is needed and `is_validated`."""
         body = self._read_body(hub, hub_object)
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
@@ -203,7 +198,7 @@ class HubDryRun:
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
-            return
+            return  # rejected above, or nothing to delete
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
@@ -275,8 +270,8 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        """Yield the problems of one object: the first obstacle to its apply, or warnings and then those of a dry run.
-        `prior` is the object in state, None if new.
+        """Yield the problems of one object: only the first obstacle to an apply, or else warnings and the problems of a
+        dry run. `prior` is the object in state, None if new. Raises ApiError for a rejection.
         """
         path = find_object_path(hub, hub_object)
         if not path:
@@ -365,15 +360,14 @@ class HubDryRun:
     def _build_rejection_problem(
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
-        """Return the problem for a rejected dry run: deferred to the apply, a conflict with another field owner, a
-        skipped validation (the hub did not decide), or a refusal.
+        """Return the problem of a rejected dry run: validated only during the apply (_DEFERRED), a conflict of field
+        owners, skipped if the hub did not decide (DRY_RUN_SKIPPED), or a refusal.
         """
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = get_text(hub_object.body, "metadata", "namespace")
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
         if api_error.kind is ApiErrorKind.OTHER_MANAGER:
-            # {}: the message has no values.
             body = {} if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
             return _build_conflict_problem(api_error, hub_object, request, body)
         if api_error.kind is ApiErrorKind.PERMISSION:
@@ -547,12 +541,9 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
         try:
             placements = hub.list_objects(KINDS[kind].collection)
         except ApiError as api_error:
-            if api_error.kind not in {
-                ApiErrorKind.UNKNOWN_KIND,
-                ApiErrorKind.NOT_FOUND,
-            }:  # without the kind, there are none
+            if api_error.kind not in {ApiErrorKind.UNKNOWN_KIND, ApiErrorKind.NOT_FOUND}:
                 obstacles.append(api_error.reason)
-            continue
+            continue  # none of a kind unknown to the hub
         rolling_placements += (
             {"kind": kind, **placement}
             for placement in placements

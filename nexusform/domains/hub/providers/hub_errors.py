@@ -160,8 +160,8 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
 
 @contextmanager
 def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
-    """Convert errors of a hub to ProviderProblem. Without `requires_hub`, an unreachable hub or rejected credentials
-    are marked as `is_unreachable`: a plan may start from the state.
+    """Convert errors of a hub to ProviderProblem. Without `requires_hub`, an unusable hub and rejected credentials set
+    its `is_unreachable`: a plan may start from the state.
     """
     try:
         yield

@@ -169,9 +169,7 @@ class FleetHubProvider:
             return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Validate a plan by server-side dry run; return findings, each with the index of its change. Raises
-        ProviderProblem.
-        """
+        """Validate a plan by dry runs; return findings with the index of their change. Raises ProviderProblem."""
         dry_run = HubDryRun(self._connection, self._options, self._findings.recreated)
         findings = dry_run.validate_changes(requests)
         existing = [requests[number].address for number, problem in findings if problem.id == OBJECT_EXISTS]

@@ -205,9 +205,7 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a missing object: its removal, unless it stays in state (with `keeps_missing`, or as a
-    record of something sent once), or its deletion in progress still has to remove bindings, Works or overrides.
-    """
+    """Return the result for a missing object: its removal, unless it stays recorded, or its deletion is incomplete."""
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
@@ -384,9 +382,7 @@ _UNFINISHED_ACTIONS: Final[Mapping[bool, tuple[str, Values]]] = {
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the note about an earlier, unfinished apply of an object: {} if there was none, a removal of the note
-    (None) if the hub is done, else the pending work `message`.
-    """
+    """Return the note about an unfinished earlier apply: {} without one, its removal (None) if done, else the work."""
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
     if not message:

@@ -165,8 +165,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings, and whether the cache is older than the placement. None with
-        False: the bindings have to be read from the hub.
+        """Return a placement with its cached bindings (None if the cache cannot be used), and whether the cache is older
+        than the placement.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -372,9 +372,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings suffice to follow a placement: the hub rolls it out, its status names a
-    resource snapshot, and the plan predicts one for each cluster. Otherwise its snapshots have to be read.
-    """
+    """Return True if status and bindings suffice: the hub rolls it out, and status and plan name snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),

@@ -89,9 +89,7 @@ class VerificationResult(Struct, frozen=True):
             for cluster in sorted(clusters)
         ]
         wrong = [
-            VerifiedPrediction(
-                CONTENT_PREDICTION, share=1.0, chance=0.5, was_correct=False, is_certain=True, text=w.message
-            )
+            VerifiedPrediction(CONTENT_PREDICTION, 1.0, chance=0.5, was_correct=False, is_certain=True, text=w.message)
             for w in added
         ]
         return replace(
@@ -109,9 +107,7 @@ class VerificationResult(Struct, frozen=True):
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
-    """Return the figures of members used for placement, by member and display name ("label zone"). Health depends on
-    the age of heartbeats at `observed_at`, None if unknown.
-    """
+    """Return the figures of members used for placement, by member; health is that at `observed_at` (None: unknown)."""
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
         status = get_mapping(member, "status")
@@ -178,9 +174,7 @@ class PredictionVerifier(Struct, frozen=True):
     def verify_bindings(
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
     ) -> VerificationResult:
-        """Compare the predicted bindings with the observed ones: first the picks of clusters, then the scores of those
-        picked in both.
-        """
+        """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
@@ -199,8 +193,7 @@ class PredictionVerifier(Struct, frozen=True):
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
             if cluster in self.open_clusters or not is_correct:
-                # Compute the chance of the predicted result by random choice; a cluster without an open decision has 1.
-                pick_chance = self.open_clusters.get(cluster, float(was_picked))
+                pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
                 predictions.append(
                     VerifiedPrediction(about, 1.0, chance, is_correct, is_certain=is_certain, text=message)
@@ -216,9 +209,7 @@ class PredictionVerifier(Struct, frozen=True):
             is_correct = predicted_scores == observed_scores
             if (cluster in self.open_clusters and any(predicted_scores)) or not is_correct:
                 chance = 1 / len(compared_clusters)
-                predictions.append(
-                    VerifiedPrediction(SCORE_PREDICTION, share=1.0, chance=chance, was_correct=is_correct)
-                )
+                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
             if not is_correct:
                 states = (_format_scores(predicted_scores), _format_scores(observed_scores))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes))

@@ -225,9 +225,7 @@ def _find_pending_clusters(
     latest: int | None,
     failing: AbstractSet[tuple[str, str]],
 ) -> tuple[list[str], list[str]]:
-    """Return messages about the pending work of a rolling update by cluster, and about clusters as the plan predicts
-    them: failing, or kept at an older snapshot.
-    """
+    """Return messages about pending clusters of a rolling update, and about failures or old snapshots as predicted."""
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
@@ -328,9 +326,7 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run; `requests` are its approval requests. A run to be stopped or only initialized has
-    ended once it is.
-    """
+    """Return the progress of a run, ended once stopped or initialized if that is requested; `requests`: approvals."""
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":

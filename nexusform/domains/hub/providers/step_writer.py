@@ -127,8 +127,8 @@ class HubStepWriter(Struct, frozen=True):
     # --- deletion ------------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """Delete the objects, and wait for the removal of their resources; with read_only, only check they are gone.
-        Raises ProviderProblem and ApiError.
+        """Delete the objects and wait for their removal; with read_only, require it. A member is only released. Raises
+        ProviderProblem and ApiError.
         """
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
@@ -150,12 +150,10 @@ class HubStepWriter(Struct, frozen=True):
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
-        """Delete an object, unless it was re-created by another manager, and wait until it is gone. A missing one is
-        done, but raises ProviderProblem with `keeps_missing`.
-        """
+        """Delete an object and wait until it is gone; one re-created by others is kept. Raises ProviderProblem."""
         body = self._read_existing(hub_object)
         if body is None:
-            if self.options.keeps_missing:
+            if self.options.keeps_missing:  # an operator's choice: missing objects may still exist
                 raise ProviderProblem(
                     f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. "
                     f"It stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
@@ -292,9 +290,7 @@ class HubStepWriter(Struct, frozen=True):
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        """Apply an object and return the resulting body; `body` is the one on the hub until now, None for a new object.
-        Raises ProviderProblem.
-        """
+        """Apply an object; return the result. `body` is the previous one, None if new. Raises ProviderProblem."""
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
@@ -306,8 +302,7 @@ class HubStepWriter(Struct, frozen=True):
             return dict(body)  # sent by an earlier run
         self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
         try:
-            # A new object has no other owners.
-            force = body is not None and bool(get_ownership_source(self.options, self.request))
+            force = body is not None and bool(get_ownership_source(self.options, self.request))  # new: no owners
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
@@ -405,8 +400,7 @@ class HubStepWriter(Struct, frozen=True):
                 "make another run."
             )
             raise ProviderProblem(detail, object_exists=True, attributes=planned)
-        # A run to be initialized or stopped has no result.
-        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
+        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()  # else no result
 
     def _verify_run(self) -> VerificationResult:
         """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
@@ -434,9 +428,7 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
 
     def _approve_request(self) -> ChangeResult:
-        """Approve a request once its run has made it; with read_only, require its approval. Do nothing if the argument
-        approved is False. Raises StepPending.
-        """
+        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval."""
         planned = self._planned
         if planned.get("approved") is False:
             return ChangeResult(planned)

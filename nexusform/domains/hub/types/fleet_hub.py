@@ -163,9 +163,7 @@ def _list_tenant_namespaces(context: ReadContext) -> list[str]:
 
 
 def _list_optional_kinds(context: ReadContext) -> list[str]:
-    """Return the kinds not needed for the configured objects: a plan is complete without permission for them. Without
-    configured placements all kinds are needed.
-    """
+    """Return the kinds not needed for the configured objects, so permission is optional; none without placements."""
     if next(_list_placements(context), None) is None:
         return []
     unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
