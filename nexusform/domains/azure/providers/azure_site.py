@@ -339,8 +339,8 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured; "" for
-        none with `missing_ok`. Raises ProviderProblem, also if the configuration asks for a move to another group.
+        """Find the resource group of an object: as observed in Azure, else as used or recorded before, else as configured;
+        "" for none with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
         """
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER

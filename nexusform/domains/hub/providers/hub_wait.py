@@ -165,7 +165,7 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings (None if the cache cannot be used), and whether the cache is older
+        """Return a placement with its cached bindings (None if the cache is not usable), and whether the cache is older
         than the placement.
         """
         if not _is_status_sufficient(placement, planned):

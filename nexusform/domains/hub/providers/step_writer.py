@@ -150,7 +150,7 @@ class HubStepWriter(Struct, frozen=True):
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
-        """Delete an object and wait until it is gone; one re-created by others is kept. Raises ProviderProblem."""
+        """Delete an object and wait for its removal; one re-created by others is kept. Raises ProviderProblem."""
         body = self._read_existing(hub_object)
         if body is None:
             if self.options.keeps_missing:  # an operator's choice: missing objects may still exist
