@@ -211,7 +211,7 @@ class AzureSiteProvider(ObservedSites):
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
-                continue  # Azure is not asked to change it
+                continue  # apply sends nothing for it
             try:
                 if is_action:  # for its error
                     self._find_machine_id(str(request.planned_attributes["machine_id"]))
@@ -339,7 +339,7 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: as observed in Azure, else as used or recorded before, else as configured;
+        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. Return
         "" for none with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
         """
         owner = _get_owner_id(request)

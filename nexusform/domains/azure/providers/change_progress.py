@@ -143,7 +143,7 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
 def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Find the record of a change that failed or lacks nodes. None for changes not visible yet: drift shows these."""
+    """Find the record of a change that failed or lacks nodes. None for invisible changes: they are drift."""
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))

@@ -182,7 +182,7 @@ def find_blocked_rollout(
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
-        return None  # the hub continues after that
+        return None  # the hub continues afterwards
     type_name = API_KINDS[str(placement.get("kind"))].type_name
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
     assert read_object is not None
@@ -326,7 +326,7 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run, ended once stopped or initialized if that is requested; `requests`: approvals."""
+    """Return the progress of a run with its approval requests. One to be stopped or initialized has then ended."""
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":
