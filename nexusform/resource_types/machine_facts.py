@@ -74,7 +74,8 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
     return tuple(sorted({name for name, _, flag in parts if flag in {"", "true"}}))
 
 
-def _check_roles(roles: Any) -> str:
+def _explain_wrong_roles(roles: Any) -> str:
+    """Return the reason of the roles against VMs: none of them is compute-plane; "" if one is."""
     if any(map(is_compute_plane_role, roles)):
         return ""
     role_list = ", ".join(sorted(roles))
@@ -103,7 +104,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
         build_optional_argument(
             SetType(STRING), "Roles. Only compute-plane machines run VMs.", default=[COMPUTE_PLANE]
         ),
-        _check_roles,
+        _explain_wrong_roles,
         export_field="machineRoles",
     ),
     MachineFact(
@@ -202,7 +203,7 @@ def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, An
     left out: the argument decides.
     """
     if not observed:
-        return arguments
+        return arguments  # nothing is observed
     is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
     return {**arguments, **observed, **({"cordon_status": None} if is_own else {})}
 
@@ -212,7 +213,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
     without the compute role.
     """
     values = _complete_facts(facts)
-    if _check_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
+    if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None
     is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
     return MachineStatus(
@@ -287,7 +288,7 @@ def list_machine_sku_names() -> tuple[str, ...]:
 
 
 def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
-    """Return the hardware described by `machine_sku` or `machine`; None for neither."""
+    """Return the hardware described by `machine` or `machine_sku`; None for neither, an incomplete or unknown one."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
         figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]

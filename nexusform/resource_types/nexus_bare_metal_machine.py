@@ -109,7 +109,7 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning for an unknown detailed status."""
     status = attributes.get("detailed_status")
     if not isinstance(status, str) or status in DETAILED_STATUSES:
-        return []
+        return []  # unknown, or valid
     detail = (
         f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
         f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}."
@@ -155,7 +155,7 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning if the occupied blocks exceed the machine."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        return []
+        return []  # the hardware is unknown
     totals = {
         "cpu_cores": hardware.cells * hardware.cpus_per_cell,
         "memory_gib": hardware.cells * hardware.memory_gib_per_cell,
@@ -247,7 +247,7 @@ def _check_slot_and_name_conflict(
         )
     other_address = inventory.addresses_by_name.get(("machine", rack.site_id, machine.name), address)
     if other_address == address:
-        return None
+        return None  # no other object has the name
     other_rack = inventory.racks.get(other_address)
     if other_rack is None:
         return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)

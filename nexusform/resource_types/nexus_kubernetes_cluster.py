@@ -222,7 +222,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     """Return an attribute for expressions: nodes with their labels."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
-        return value
+        return value  # as stored
     return add_node_labels(value, _get_pools(attributes), attributes)
 
 

@@ -122,10 +122,10 @@ def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a zone derived from the name."""
     name, zone = attributes.get("name"), attributes.get("availability_zone")
     if not isinstance(name, str):
-        return []
+        return []  # unknown in this plan
     default = build_default_zone(name)
     if zone not in {None, default} or re.fullmatch(ZONE_PATTERN, default):
-        return []
+        return []  # configured, or valid
     reason = f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
     detail = (
         f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
@@ -139,7 +139,7 @@ def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     overrides = get_known_blocks(attributes, "machine_override")
     machines = derive(attributes)["machines"]
     if machines is UNKNOWN:
-        return []
+        return []  # name or count is unknown
     count, name = len(machines), attributes.get("name")
     range_text = f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}" if count else "none"
     return [

@@ -125,8 +125,9 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
 
 
 def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
+    """Build the strategy for runtime upgrades from its block; None without one. Without a limit, fields are None."""
     if not isinstance(strategy, Mapping):
-        return None
+        return None  # no block
     threshold, max_unavailable = strategy.get("threshold_value"), strategy.get("max_unavailable")
     return MachineUpgradeStrategy(
         pauses=strategy.get("type") == _PAUSE_AFTER_RACK,

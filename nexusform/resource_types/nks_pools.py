@@ -157,7 +157,7 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     # Azure has pools with capitals: the kubelet converts them to lower case when a node registers.
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
-        return []
+        return []  # the names are valid
     detail = (
         f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it. Kubernetes '
         f"rule for names: {rules[0]}."
@@ -244,7 +244,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the nodes of a prior object; nodes without a machine use no capacity."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
-        return ()
+        return ()  # it was not created
     return tuple(
         PlacedVm(
             pool=node["pool"],
@@ -266,7 +266,7 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the nodes of a prior object without a machine."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
-        return {}
+        return {}  # it was not created
     return {(n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")}
 
 
@@ -339,6 +339,7 @@ def compute_capacity(
 
 
 def _sum_node_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
+    """Return the total CPU and memory as quantities of Kubernetes, whole GiB as such."""
     cpu, memory = sum(size.cpu for size in sizes), sum(size.memory for size in sizes)
     in_gib, remainder = divmod(memory, GIB)
     memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remainder else f"{in_gib}Gi"

@@ -116,14 +116,14 @@ class AddressPattern(Struct, frozen=True):
     def is_match(self, address: Address) -> bool:
         """Check whether the pattern matches the instance (a module matches everything below it)."""
         if len(address.module) < len(self.module):
-            return False
+            return False  # above the module
         for pattern_step, step in zip(self.module, address.module, strict=False):
             if pattern_step.name != step.name or pattern_step.key not in (None, step.key):
-                return False
+                return False  # in another module
         if not self.type:
-            return True
+            return True  # it is a module
         if len(address.module) > len(self.module) or self.key not in (None, address.key):
-            return False
+            return False  # below the module, or another instance
         return (address.mode, address.type, address.name) == (self.mode, self.type, self.name)
 
     def __str__(self) -> str:

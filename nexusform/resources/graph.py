@@ -41,7 +41,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
 def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
     """Find one cycle per strongly connected component, starting at its member of lowest position."""
     if len(sort_topologically(dependencies, position)) == len(dependencies):
-        return []
+        return []  # all were sorted
     import networkx as nx
 
     graph: nx.DiGraph[N] = nx.DiGraph()

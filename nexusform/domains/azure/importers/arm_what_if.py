@@ -130,7 +130,7 @@ class _WhatIfChangeReader:
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
             kind, names = _parse_nexus_resource_id(arm_id)
             if not kind:
-                continue
+                continue  # of another type
             change_type = get_text(value, "changeType").lower()
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:

@@ -183,7 +183,7 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
         if not items.list_resources(kind) and kind not in items.listed_kinds | items.unreadable_kinds
     ]
     if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
-        return []
+        return []  # it defines both
     return [
         Problem(
             (),

@@ -165,7 +165,7 @@ class _ChangedSite:
     def apply_change(self, change: ToolChange) -> None:
         """Apply one change to the current bodies."""
         if change.action is AzAction.KEEP:
-            return
+            return  # nothing changes
         key = self._find_id_key(change)
         if key is None:
             return  # reported, or a pool deleted with its cluster
@@ -174,14 +174,14 @@ class _ChangedSite:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
         exists = key in self.bodies[change.kind] or self._is_initial_pool(change, key)
         if not self._is_consistent_with_inventory(change, exists=exists):
-            return
+            return  # reported
         # Changes of a cluster precede those of its pools.
         self.affected_ids |= {cluster_key: None, key: None}
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
         if not self._has_known_placement_values(change, exists=exists and change.action is not AzAction.REPLACE):
-            return
+            return  # reported
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
             return
@@ -202,7 +202,7 @@ class _ChangedSite:
         cluster_id = change.id.rpartition("/")[0].rpartition("/")[0]  # without /agentPools/NAME
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
-            return None
+            return None  # reported
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
         if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
@@ -261,9 +261,9 @@ class _ChangedSite:
             self._report(change, SHAPE, detail, ("properties",))
             return False
         if not is_complete or not self._has_known_skus(change):
-            return False
+            return False  # reported above
         if exists:
-            return True
+            return True  # absent values stay
         missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value_at_path(properties, *path) is None]
         for path in missing:
             self._report(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
@@ -299,7 +299,7 @@ class _ChangedSite:
         """Keep a known location of a new object; without one set the only site's. Remove and report others."""
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
-            return
+            return  # it is known
         body.pop("extendedLocation", None)
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
@@ -339,7 +339,7 @@ class _ChangedSite:
     def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
         """Return True if an existing cluster has the pool; if it lists no pools, its initial ones are added before."""
         if change.kind != POOLS:
-            return False
+            return False  # no pool
         owner = key.rpartition("/")[0].rpartition("/")[0]  # without /agentpools/NAME
         if owner in self.addresses:
             return False  # a new cluster gets its initial pools on creation
@@ -351,7 +351,7 @@ class _ChangedSite:
         pool_bodies = self.bodies[POOLS]
         cluster = self.bodies[CLUSTERS].get(owner)
         if cluster is None or any(key.startswith(f"{owner}/agentpools/") for key in pool_bodies):
-            return
+            return  # unknown, or its pools are listed
         for entry in cluster.read_objects(INITIAL_POOLS):
             name = entry.read_text("name")
             if name:
@@ -380,7 +380,7 @@ class _ChangedSite:
             pools = self.bodies[POOLS].items()
             self.bodies[POOLS] = {pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")}
         if change.kind != POOLS:
-            return
+            return  # only a pool has nodes in the body of another object
         owner = key.rpartition("/agentpools/")[0]
         self.clusters_losing_pools.add(owner)
         cluster = self.bodies[CLUSTERS][owner]

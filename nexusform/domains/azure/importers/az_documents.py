@@ -180,10 +180,10 @@ class _ResourceSorter:
         """Return True if an identical resource was read before, and record it for a warning."""
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
-            return False
+            return False  # no id to compare
         first_item = self._known.setdefault((kind, normalize_id(arm_id)), item)
         if first_item is item or not first_item.is_equal(item):
-            return False
+            return False  # the first, or a different one
         self._repeated.append(item)
         return True
 
@@ -239,7 +239,7 @@ _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
-        return document
+        return document  # no template
     values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
@@ -300,7 +300,7 @@ def _parse_concatenated(text: str) -> list[Any] | None:
         if position == len(text):
             return documents
         if text[position] not in "{[":
-            return None
+            return None  # no JSON object or list
         try:
             document, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError:

@@ -262,7 +262,7 @@ class _SiteImport:
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
-                continue
+                continue  # of another cluster, or nothing is recorded
             if name in uncaptured or not cluster.has_pool_list:  # the count is the exported one, if any
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
@@ -306,7 +306,7 @@ class _SiteImport:
             "provenance": OBSERVED,
         }
         if node is None:
-            return record
+            return record  # it is missing on the site
         sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])  # the pool's, if its own is unknown
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
@@ -326,6 +326,7 @@ class _SiteImport:
             self._add_occupied_machine_capacity(f"{node.name} beyond {sku.name}", machine, excess)
 
     def _build_location_attributes(self, placement: AzVmLocation | None) -> dict[str, Any]:
+        """Build machine, rack and zone of a VM; None without a placement."""
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
         zone = self.zones.get(placement.rack)
@@ -498,7 +499,7 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:
-            continue
+            continue  # all its nodes are managed
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
                 yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)

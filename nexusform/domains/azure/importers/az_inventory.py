@@ -277,7 +277,7 @@ def resolve_vm_placements(
     for listed_vm in ordered:
         machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
         if machine is None:
-            if not listed_vm.machine_id:
+            if not listed_vm.machine_id:  # not scheduled
                 unplaced.append(listed_vm)
             elif has_machine_list:
                 listed_vm.item.report(
@@ -288,7 +288,7 @@ def resolve_vm_placements(
                     Severity.WARNING,
                 )
             placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
-            continue
+            continue  # without a placement
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:
@@ -306,7 +306,7 @@ def resolve_vm_placements(
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
     """Return the shape with the fewest NUMA cells able to hold it, all cells of the machine at most."""
     if hardware is None:
-        return shape
+        return shape  # without known hardware, as requested
     cells = max(shape.numa_cells, 1)
     while cells < hardware.cells and (
         -(-shape.cpu_cores // cells) > hardware.cpus_per_cell  # per cell, rounded up
@@ -338,6 +338,7 @@ def _add_vm_to_machine_load(
 
 
 def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
+    """Return True if a load exceeds the total vCPUs, memory or disk of the hardware."""
     return (
         load.cpu_cores > hardware.cells * hardware.cpus_per_cell
         or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell

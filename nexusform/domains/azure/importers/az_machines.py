@@ -122,7 +122,7 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     options = replace(options, by_sku_id=by_sku_id)
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
-        return {}
+        return {}  # reported
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     without_roles: list[tuple[ArmItem, AzMachine]] = []
@@ -145,7 +145,7 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
     """Return True, with one finding, if all of several machines lack a required field."""
     missing_fields = [name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)]
     if len(items) < 2 or not missing_fields:
-        return False
+        return False  # complete, or a single machine
     items[0].report(
         missing_fields[0],
         "missing-field",
@@ -162,7 +162,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
     rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
     if name is None or rack_id is None or slot is None:
-        return None
+        return None  # reported above
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
         if options.has_rack_list:  # else the missing list is reported
@@ -228,7 +228,7 @@ def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> t
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
     """Add one warning about machines without roles (exports before API 2024-07), at the first of them."""
     if not machines:
-        return
+        return  # all have roles
     item, _ = machines[0]
     with_role = sum(find_role_in_sku(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
@@ -245,6 +245,7 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
 
 
 def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool) -> None:
+    """Report a machine of unknown hardware; suggest also a list of rack SKUs unless `has_rack_skus`."""
     remedy = f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "your own machine block"
     hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
@@ -281,7 +282,7 @@ def read_planned_site(
         definitions = [single, *cluster.read_objects("computeRackDefinitions")]
         for number, definition in enumerate(definitions):
             if definition is None:
-                continue
+                continue  # no single rack
             serial_number = definition.read_text(
                 "rackSerialNumber", f"{cluster.read_text('name', 'cluster')}-rack{number}"
             )
@@ -309,7 +310,7 @@ def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOpt
     """Read a machine from the definition of a Nexus cluster; it counts as ready."""
     slot = server.read_required_number("rackSlot")
     if slot is None:
-        return None
+        return None  # reported above
     sku, role = _find_server(rack, slot, options.rack_skus)
     name = server.read_text("machineName", f"{rack.name}-slot{slot:02d}")
     return AzMachine(

@@ -140,7 +140,7 @@ def _explain_unusable_network(network: ArmItem) -> str:
     states = map(network.read_text, ("provisioningState", "detailedStatus"))
     failure = next((state for state in states if state in _UNUSABLE_STATES), None)
     if failure is None:
-        return ""
+        return ""  # usable, or unknown
     return ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
 
 

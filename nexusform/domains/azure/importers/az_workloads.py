@@ -145,6 +145,7 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
 
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
+    """Return True for a node of the control plane, by its role, else by its name: names of workers have `-md-`."""
     role = item.read_text("role")
     if role is not None:  # absent in older exports
         return role.lower() == "controlplane"
@@ -170,6 +171,7 @@ def _normalize_pool_name_case(name: str, pools: Iterable[AzPool]) -> str:
 
 
 def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
+    """Return the VM SKU of a pool in the body of its cluster, "" if unknown."""
     if pool == CONTROL_PLANE:
         return cluster.control_plane_sku or ""
     return next((candidate.vm_sku_name for candidate in cluster.pools if candidate.name == pool), "")
@@ -209,7 +211,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     derived_pools: list[DerivedAgentPool] = []
     for name, nodes in by_pool.items():
         if name in pools:
-            continue
+            continue  # known by its body
         if name in reading.initial:
             pools[name] = replace(reading.initial[name], count=len(nodes))
         else:

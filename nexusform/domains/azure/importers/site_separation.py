@@ -178,7 +178,7 @@ def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, 
             continue
         site = str(attributes.get("site_id") or parent or "").partition("/")[0]
         if not site:
-            continue
+            continue  # of no site, such as a VM SKU
         site_machines = machines.setdefault(site, set())
         for vm in (attributes, *get_mapping(attributes, "nodes").values()):
             if vm.get("machine") and vm.get("rack"):

@@ -128,7 +128,7 @@ class _PlanReader:
         for deferred_change in list_mappings(deferred_changes):
             value = get_mapping(deferred_change, "resource_change")
             if value.get("type") not in _TYPES:
-                continue
+                continue  # of another provider
             if _explain_malformed(value):
                 unreadable_addresses.append(str(value.get("address")))
                 continue
@@ -192,7 +192,7 @@ class _PlanReader:
         if entry.kind == POOLS and action is not AzAction.KEEP:
             owner = self._find_cluster_name(entry, arm_id)
             if not owner:
-                return None
+                return None  # reported above
             names = (owner, name)
         dependencies = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
         return ToolChange(
@@ -357,13 +357,14 @@ def _find_arm_id(entry: _ResourceChange) -> str:
         return arm_id
     parent, name = get_text(entry.values, "parent_id"), get_text(entry.values, "name")
     if not name or not parent.strip("/"):
-        return ""
+        return ""  # unknown
     if entry.kind == POOLS:
         return f"{normalize_id(parent)}/agentPools/{name}"
     return f"{normalize_id(parent)}/providers/{TYPE_OF_KIND[entry.kind]}/{name}"
 
 
 def _explain_unknown(path: Path) -> str:
+    """Explain why the value at a path of a body is unknown; () is the whole body."""
     if path not in ((), ("properties",)):
         return "this is known only after apply"
     return (

@@ -122,7 +122,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
     subscription_id = str(settings.get("subscription_id") or "")
     if subscription_id.lower() in {"", read_variable(SUBSCRIPTION_VARIABLE).lower()}:
-        return ()
+        return ()  # nothing beyond the environment
     return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
 
 

@@ -88,7 +88,7 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
     matching = [run for run in list_mappings(body, "properties", "actionStates") if _is_run_of_action(run, verb)]
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
-        return {}
+        return {}  # no newer run
     before = parse_time(marker)  # None for no marker, or none with a time
     return newest if before is None or _parse_action_start_time(newest) > before else {}
 
@@ -130,7 +130,7 @@ class MachineActionClient(ArmClient):
                 was_sent = retry.may_be_sent
                 continue
             if url and self.wait_for_operation(url, change, step):
-                return
+                return  # Azure reported a success
             was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
@@ -197,7 +197,7 @@ def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[st
     if action is CordonAction.UNCORDON:
         return {"cordon_status": UNCORDONED, "cordoned_by": None}
     if action is CordonAction.KEEP:
-        return {}
+        return {}  # nothing is sent
     owner = before.get("cordoned_by") if before.get("cordon_status") == CORDONED_STATUS else None
     return {"cordon_status": CORDONED_STATUS, "cordoned_by": owner or CordonOwner.NEXUSFORM}
 

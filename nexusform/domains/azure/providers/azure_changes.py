@@ -73,7 +73,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     else:
         changes = list(_build_vm_changes(target, prior, planned, context))
     if request.unfinished_change is None:
-        return changes
+        return changes  # no earlier failure to repeat
     return _add_previously_failed_change(changes, request.unfinished_change, target, planned)
 
 

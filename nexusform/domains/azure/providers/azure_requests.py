@@ -261,7 +261,7 @@ class ArmClient:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
             if progress is _ChangeStatus.DONE:
-                return
+                return  # nothing is left to do
             if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
                     raise ProviderProblem(_describe_deleted_resource(change))
@@ -295,7 +295,7 @@ class ArmClient:
             observed = self.get_body(change.target)
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
-                return
+                return  # it is visible
             is_conclusive = bool(etag_before) or not succeeded  # else a failed state may be older than the change
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}
@@ -366,7 +366,7 @@ class ArmClient:
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):
-            return ""
+            return ""  # none, or of another server
         step.report_progress(StepProgress(operation=f"{operation} {url}"))
         return url
 
@@ -381,12 +381,12 @@ class ArmClient:
         while True:
             response = self._client.send_request(HttpRequest("GET", url))
             if response.status_code == 404:
-                return False
+                return False  # Azure no longer has it
             if response.status_code >= 400:
                 response.raise_for_status()
             body = _parse_response_object(response)
             if body is None:
-                return False
+                return False  # a page of a proxy
             # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
@@ -407,7 +407,7 @@ class ArmClient:
         """Find the URL of the next read: a response 202 may contain a new address."""
         location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
-            return url
+            return url  # none, the same, or of another server
         path = change.target.build_path(self._subscription)
         step.report_progress(StepProgress(operation=f"{change.operation_name} {path} {location}"))
         return location

@@ -339,8 +339,8 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. Return
-        "" for none with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
+        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. ""
+        means none, only with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
         """
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
@@ -442,7 +442,7 @@ class AzureSiteProvider(ObservedSites):
         """Record missing nodes, as far as requested, in the answer as an unfinished change of their count."""
         missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
         if not missing_nodes:
-            return answer
+            return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
         pool = str(nodes[missing_nodes[0]]["pool"])
         cluster = _build_cluster_target(request, group)
@@ -538,7 +538,7 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and _find_missing_nodes(observed):
-        return False
+        return False  # wait for the nodes missing before
     nodes = get_mapping(observed, "nodes")
     planned_nodes = get_mapping(planned, "nodes").items()
     return all(get_mapping(nodes, name).get("machine") for name, node in planned_nodes if node.get("machine"))

@@ -156,7 +156,7 @@ class AzureSubscription:
         """Select the bodies at the configured extended location, by id or name, and those without any location."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
-            return bodies
+            return bodies  # all locations are read
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
@@ -187,7 +187,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
         if exceeded:
             raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
         if not token:
-            return
+            return  # this was the last page
 
 
 def _check_list_page(response: Any) -> None:

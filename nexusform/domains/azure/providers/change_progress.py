@@ -148,7 +148,7 @@ def _find_failure_record(
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
-            continue
+            continue  # nothing to record
         if change.verb is ArmOperation.CREATE or has_requested_values(
             body.get("properties"), get_mapping(change.expected)
         ):

@@ -87,7 +87,7 @@ def _find_kept_nodes(
     """
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):
-        return {}
+        return {}  # Azure re-creates all
     deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     nodes = get_mapping(prior, "nodes").items()
     return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}

@@ -134,7 +134,7 @@ class ObservedSites(FixedIdentity):
         key = request.key
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
-            return
+            return  # Azure has no such object
         exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
         if exists or not self._has_complete_list_for_object(key):  # in an incomplete list it may be missing
             raise ManualStepPending(self._describe_not_done(request, "removed"))
@@ -215,7 +215,7 @@ class ObservedSites(FixedIdentity):
         """Build the note of the observed facts of a rack's machines or a machine."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}
+            return {}  # no hardware, or of an unlisted site
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
@@ -233,7 +233,7 @@ class ObservedSites(FixedIdentity):
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
-            return False
+            return False  # the list is incomplete
         # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
@@ -247,7 +247,7 @@ class ObservedSites(FixedIdentity):
         """Find the cluster named in the id of a cluster or pool."""
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
-            return None
+            return None  # another type, or an unlisted site
         name = key.id.split("/")[1]  # SITE/CLUSTER or SITE/CLUSTER/POOL
         return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
@@ -266,7 +266,7 @@ class ObservedSites(FixedIdentity):
                 rows[vm.name] = (vm.machine, vm.name, *figures)
         for item in objects:
             if item.type != MACHINE:
-                continue
+                continue  # only machines have these blocks
             machine = str(item.attributes["name"])
             for block in item.attributes["occupied"]:  # with nodes beyond the count or SKU
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
@@ -277,7 +277,7 @@ class ObservedSites(FixedIdentity):
     def list_warnings(self) -> list[Problem]:
         """Collect warnings about requested but unobserved objects and unmanaged VMs."""
         if self._sites is None:
-            return []
+            return []  # nothing was read
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
         return SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
@@ -285,7 +285,7 @@ class ObservedSites(FixedIdentity):
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
-            return []
+            return []  # nothing was read, or it is current
         return [(site.name, site.inventory.exported_at or "") for site in self._sites]
 
     def _read_sites(self) -> tuple[AzSite, ...]:
@@ -340,13 +340,13 @@ class ObservedSites(FixedIdentity):
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
-            return answer
+            return answer  # others have no observed facts
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Report new machine actions with the index of their request, unless the provider runs them."""
         if self._runs_actions:
-            return []
+            return []  # they are valid
         return [
             (number, Problem((), "unsupported-by-provider", explain_unsupported_action(request.planned)))
             for number, request in enumerate(requests)
@@ -452,7 +452,7 @@ def _remove_generated_machines(
     generated = attributes.get("machines")
     observed = machine_names.get(item.id)  # none but for racks
     if not generated or not observed or not observed.isdisjoint(generated):
-        return attributes
+        return attributes  # none generated, none observed, or some in common
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
@@ -468,7 +468,7 @@ def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[
     """
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
-        return attributes
+        return attributes  # an object without nodes, or a new one
     return _remove_missing_nodes(attributes, {name for name, node in before.items() if not node["platform_name"]})
 
 
@@ -492,7 +492,7 @@ def _build_unmanaged_vms_note(
 ) -> Mapping[str, Any]:
     """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
     if key.type not in {RACK, MACHINE}:
-        return {}
+        return {}  # no hardware
     site = key.id.partition("/")[0]
     machines = [attributes["name"]] if key.type == MACHINE else get_mapping(attributes, "machines")
     configured = {block["name"] for block in get_list(attributes, "occupied")}
@@ -536,7 +536,7 @@ def _merge_value(recorded: Any, observed: Any) -> Any:
     absent and empty ones, and lists of texts in another order.
     """
     if not recorded and not observed:
-        return recorded
+        return recorded  # both are empty
     if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
         return {**recorded, **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()}}
     are_lists = isinstance(recorded, list) and isinstance(observed, list)

@@ -143,7 +143,7 @@ class SiteWarningBuilder:
         """Describe unmanaged VMs on managed machines."""
         hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
         if site.name not in {object_id.partition("/")[0] for kind, object_id in self.managed if kind in hardware_types}:
-            return
+            return  # capacity of the site is not planned
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
         count = owners.total()
         if not count:

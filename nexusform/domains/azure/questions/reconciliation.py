@@ -182,16 +182,6 @@ class VmCheck(Struct, frozen=True):
     observed: Placement | None
     cause: str = ""
 
-    @property
-    def is_on_recorded_rack(self) -> bool:
-        """True if the VM is in the recorded rack."""
-        return self.observed is not None and self.observed.rack == self.recorded.rack
-
-    @property
-    def is_on_recorded_machine(self) -> bool:
-        """True if the VM is on the recorded machine."""
-        return self.observed is not None and self.observed.machine == self.recorded.machine
-
 
 class ClusterLocationCheck(Struct, frozen=True):
     """VMs of one object, with its address and its name on the site."""
@@ -203,12 +193,12 @@ class ClusterLocationCheck(Struct, frozen=True):
     @property
     def rack_hits(self) -> int:
         """Number of VMs in the recorded rack."""
-        return sum(vm.is_on_recorded_rack for vm in self.vms)
+        return sum(vm.observed is not None and vm.observed.rack == vm.recorded.rack for vm in self.vms)
 
     @property
     def misses(self) -> tuple[VmCheck, ...]:
         """VMs on another machine, or nowhere."""
-        return tuple(vm for vm in self.vms if not vm.is_on_recorded_machine)
+        return tuple(vm for vm in self.vms if vm.observed is None or vm.observed.machine != vm.recorded.machine)
 
 
 class VerifiedPredictions(Struct, frozen=True):
@@ -370,7 +360,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
             if pool_made and is_later_day:
                 spans.append((pool_made, node.created_at))
     if not spans:
-        return None
+        return None  # free capacity is always known
     starts, ends = zip(*spans, strict=True)
     return min(starts), max(ends)
 

@@ -80,7 +80,7 @@ def convert_to_cli_arguments(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
-        return value
+        return value  # a scalar, or an input
     arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
@@ -101,7 +101,7 @@ _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 def _extract_keys(part: Any) -> Any:
     """Extract the texts from a list of SSH keys ({"keyData": TEXT}); other elements, such as inputs, stay."""
     if not isinstance(part, list):
-        return part
+        return part  # an input for all keys
     return [get_value_at_path(element, "keyData") or element for element in part]
 
 

@@ -199,7 +199,7 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
     if kind not in _CORDONED_VALUES:
-        return {}
+        return {}  # no hardware
     is_machine = kind == "nexus_bare_metal_machine"
     blocks = {str(attributes.get("name")): attributes} if is_machine else get_mapping(attributes, "machine_override")
     argument, value = _CORDONED_VALUES[kind]
@@ -306,7 +306,7 @@ def _build_pool_change(
         dropped = old_properties.keys() - properties.keys()
         updated = _build_block_update(replace(pool, update_properties=changed), before, after)
         if not (updated.update_properties or updated.update_tags or dropped):
-            return
+            return  # it is unchanged
         if dropped or not _UPDATABLE_FIELDS.issuperset(changed):
             action = ResourceAction.REPLACE
         pool = updated

@@ -70,7 +70,7 @@ def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:
-        return
+        return  # nothing is lost
     titles_by_properties: dict[tuple[str, ...], list[str]] = {}
     for item in incomplete:
         titles_by_properties.setdefault(item.unknown_properties, []).append(item.title)

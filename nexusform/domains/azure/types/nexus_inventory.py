@@ -278,7 +278,7 @@ def _check_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
         ]
     missing = [name for name in ("bare_metal_machines_file", "racks_file") if name not in files]
     if not missing:
-        return []
+        return []  # both are set
     return [
         Problem(
             (),

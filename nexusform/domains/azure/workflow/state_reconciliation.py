@@ -186,6 +186,7 @@ class _Reconciler:
         return ReconcileResult(checks=checks, replays=replays_run)
 
     def _list_vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
+        """Yield the objects in state with VMs of Azure, in order of address, with their types."""
         for address in sorted(self.recorded_objects, key=compute_address_order):
             kind = self.types.get(address.type)
             if kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
@@ -228,7 +229,7 @@ class _Reconciler:
             if get_failed_change(instance.current)
         }
         if not pending:
-            return
+            return  # no provider is read
         reduced_state = replace(self.state, instances=pending)
         refreshed = refresh_objects(reduced_state, self.run.providers, self.types, lambda _address, _id: None)
         for address in sorted(pending, key=compute_address_order):
@@ -243,7 +244,7 @@ class _Reconciler:
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:
-                continue
+                continue  # its VMs are unknown
             assert kind.vms is not None
             attributes = observed[address].attributes if address in observed else {}
             yield compare_cluster_vms(
@@ -289,10 +290,10 @@ class _Reconciler:
         nodes = observed_object.attributes.get("nodes")
         before = self.recorded_objects[address].attributes.get("nodes")
         if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
-            return observed_object
+            return observed_object  # an object without nodes
         missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
         if not missing_nodes:
-            return observed_object
+            return observed_object  # none is missing
         return replace(observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}})
 
     def _build_new_state(
@@ -307,7 +308,7 @@ class _Reconciler:
                 instances[record.address] = record.instance
         for address, current in list(iterate_current_objects(instances)):
             if address.type != "nexus_site":
-                continue
+                continue  # only sites store scores
             name = str(current.attributes.get("name"))
             scores = {replay.spread.value: _SCORE_FORM(replay) for replay in replays if replay.site == name}
             if scores and current.note.get(PREDICTION_KEY) != scores:

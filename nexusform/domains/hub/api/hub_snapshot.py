@@ -83,7 +83,7 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
             return _list_all_kinds(hub, scope, is_fixed=True)
         except _ResourceVersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
-    return _list_all_kinds(hub, scope, is_fixed=False)
+    return _list_all_kinds(hub, scope, is_fixed=False)  # each kind at its latest version
 
 
 class _ReadScope(Struct, frozen=True):
@@ -205,7 +205,7 @@ def _group_by_collection(
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
         if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
-            continue
+            continue  # the dump has it
         version = "/".join(filter(None, (selector["group"], selector["version"])))
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
         if is_namespaced == bool(selector["namespace"]):  # None for an unserved kind: it selects nothing

@@ -74,7 +74,7 @@ class ContentVerifier:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
-            return ""
+            return ""  # nothing to verify, no difference, or unknown
         del self._differences[index]  # compared again by the next call
         return "the hub has not taken a snapshot of all changes yet"
 
@@ -89,7 +89,7 @@ class ContentVerifier:
             verification = self._verify_works(verification, resources, index)
         index = self._find_index_to_verify(final)
         if index is None:
-            return verification
+            return verification  # nothing to verify
         difference = self._find_snapshot_difference(index)
         if difference is None:  # no permission
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
@@ -164,7 +164,7 @@ class ContentVerifier:
         """Return the result with the clusters of a completed run with other objects after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
-            return verification
+            return verification  # no overrides are planned
         members = list_objects_if_permitted(partial(self._hub.list_objects, MEMBER.collection))
         if members is None:
             return replace(verification, not_verified=_NO_LABELS)
@@ -315,7 +315,7 @@ def find_wrong_objects(
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
     if not objects:
-        return ""
+        return ""  # the hub has deleted it
     differing_titles = (_collect_titles(objects) ^ planned_titles) - kept_titles
     if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)

@@ -54,7 +54,7 @@ def remove_ignored_fields(
         body_path = _find_body_path(argument, body)
         value = get_part(body, body_path)
         if value is None:
-            continue
+            continue  # not sent
         for path in list(_list_sent_paths(value, body_path)):
             if _find_other_owners(existing, path, manager):
                 _remove_field(body, path)
@@ -170,10 +170,10 @@ def _contains_field_path(fields: Body, path: Path) -> bool:
     """Return True if fields contain a path, by itself or in a whole."""
     for step in path:
         if f"f:{step}" not in fields:
-            return False
+            return False  # not owned
         fields = get_mapping(fields, f"f:{step}")
         if not fields:
-            return True
+            return True  # owned as a whole
     return True
 
 
@@ -183,7 +183,7 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
         holder = get_part(body, path[: end - 1])
         del holder[path[end - 1]]
         if holder:
-            return
+            return  # other fields remain
 
 
 def build_hub_record(

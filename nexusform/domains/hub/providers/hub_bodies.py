@@ -136,6 +136,7 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _add_placement_defaults(spec: Body) -> None:
+    """Add the defaults of a placement in place: of the rollout strategy, and of lists owned as a whole."""
     _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
     _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
     policy = spec.get("policy")

@@ -141,7 +141,7 @@ class HubDryRun:
     def _reserve_dry_runs(
         self, hub_objects: Mapping[int, Sequence[HubObject]]
     ) -> tuple[dict[int, Sequence[HubObject]], list[int]]:
-        """Deduct one dry run per object from the limit. Return the changes within it, and the numbers of the others."""
+        """Take one dry run per object from the limit. Return the changes within it, and the numbers of the others."""
         reserved: dict[int, Sequence[HubObject]] = {}
         over_limit: list[int] = []
         for number, objects in hub_objects.items():
@@ -217,7 +217,7 @@ class HubDryRun:
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
         """Return the numbers of the creations and updates to validate. Approvals are not applied as objects."""
         if self._options.validate_changes == "off":
-            return []
+            return []  # no dry run is wanted
         return [
             number
             for number, request in enumerate(requests)
@@ -312,6 +312,7 @@ class HubDryRun:
             hub.apply(path, sent_body, self._options.manager, force=True, dry_run=True)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
+        """Build the problem of a kind unknown to the hub: deferred if this plan creates its definition."""
         version = str(hub_object.body.get("apiVersion"))
         if version.partition("/")[0] in self._new_groups:  # the API group
             return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
@@ -319,6 +320,7 @@ class HubDryRun:
         return Problem((), HUB_REJECTION, detail)
 
     def _warn_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield a warning about an object applied by Flux or Argo CD, unless the operator takes it over."""
         manager = find_tool_manager(body)
         if manager and not self._options.takes_ownership:
             detail = (
@@ -404,6 +406,7 @@ def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]])
 def _build_conflict_problem(
     api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any]
 ) -> Problem:
+    """Build the problem of fields with other owners; `body` is the object on the hub, {} to hide its values."""
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
         advice = (
@@ -421,7 +424,7 @@ def _build_conflict_problem(
 def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any]) -> str:
     """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`; "" without a body."""
     if not body:
-        return ""
+        return ""  # sensitive, or missing
     values: list[str] = []
     for cause in api_error.causes:
         path = tuple(cause.field.strip(".").split("."))

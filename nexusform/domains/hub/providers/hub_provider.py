@@ -146,7 +146,7 @@ class FleetHubProvider:
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read many objects. Raises ProviderProblem."""
         if not requests:
-            return []
+            return []  # without a connection
         with convert_hub_errors():
             answers, findings = read_objects(self._connection.connect(), self._options, requests)
             self._findings = self._findings.merge_later_findings(findings, {request.address for request in requests})

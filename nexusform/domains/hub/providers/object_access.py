@@ -69,7 +69,7 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
     existing: dict[str, dict[str, Any] | None] = {}
     for collection, paths in paths_by_collection.items():
         if len(paths) < CACHE_THRESHOLD:
-            continue
+            continue  # read one by one
         try:
             bodies = hub.list_objects(collection)
         except ApiError:

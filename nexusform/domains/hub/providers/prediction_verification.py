@@ -107,7 +107,7 @@ class VerificationResult(Struct, frozen=True):
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
-    """Return the figures of members used for placement, by member; `observed_at` decides about health (None: unknown)."""
+    """Return the figures used for placement, by member; health is derived for `observed_at` (None: unknown)."""
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
         status = get_mapping(member, "status")

@@ -123,7 +123,7 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
     """Return the bindings as attributes of a placement."""
     placement = read_placement_export(placement_objects)
     if placement is None:
-        return {}
+        return {}  # in deletion, or malformed
     return {
         cluster: {**{name: getattr(binding, name) for name in _BINDING_FIELDS}, "provenance": "observed"}
         for cluster, binding in sorted(placement.bindings.items())
@@ -194,7 +194,7 @@ def find_blocked_rollout(
         bindings, configuration.rolling_update, target, latest, Readiness(outdated_clusters=frozenset(outdated))
     )
     if outcome.waves or not outcome.blocked_clusters:
-        return None
+        return None  # it continues, or has ended
     return BlockedRollout(configuration.key, configuration.rolling_update, outcome.blocked_clusters)
 
 
@@ -359,7 +359,7 @@ def _describe_current_stage(run: Body) -> str:
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
         if not stage.get("stageName") or _has_succeeded(stage):
-            continue
+            continue  # not started, or complete
         clusters = list_mappings(stage, "clusters")
         remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
         done_count = len(clusters) - len(remaining)

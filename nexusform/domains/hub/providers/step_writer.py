@@ -226,7 +226,7 @@ class HubStepWriter(Struct, frozen=True):
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
         if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
-            return
+            return  # it has its placement, or needs none
         namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         name = _get_placement(hub_object)
@@ -281,11 +281,11 @@ class HubStepWriter(Struct, frozen=True):
         without fields owns none: the last recorded operation has to be for this object or a later one.
         """
         if self.request.resumed_operation is None:
-            return False
+            return False  # this is the first run
         if is_applied_by(body, self.options.manager):
-            return True
+            return True  # it owns fields
         if not is_identity_only(hub_object.body):
-            return False
+            return False  # an apply would own fields
         operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
@@ -368,7 +368,7 @@ class HubStepWriter(Struct, frozen=True):
         results = [(verifier.verify_bindings(name, planned, item.bindings), item) for item in (decision, final)]
         best, best_progress = min(results, key=lambda result: len(result[0].wrong_predictions))
         if not best.wrong_predictions:
-            return best
+            return best  # all are correct
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
         if members is None:
             return best  # a tenant may not list members: the cause stays unknown

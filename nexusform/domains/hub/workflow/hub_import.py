@@ -193,6 +193,7 @@ def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator
 
 
 def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
+    """Yield one warning about objects of other managers, if any."""
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
@@ -273,7 +274,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         provider = block.provider.split(".")[0]
         is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
         if not is_candidate or address in run.stored.state.instances:
-            continue
+            continue  # not for a hub, or in state
         target = ImportTarget(address, "", block.provider, block.header_span, block)
         found = find_imported_object(target, request, run.providers, [])
         if found is not None:

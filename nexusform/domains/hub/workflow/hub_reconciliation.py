@@ -171,7 +171,7 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
     for address, observed in observed_states.items():
         instances[address] = InstanceState(observed, instances[address].deposed)
     if instances == state.instances:
-        return
+        return  # nothing new
     changed: State = replace(
         state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
     )
