@@ -100,7 +100,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         if isinstance(name, str) and names.setdefault(name, index) != index:
             detail = f'This machine has another "occupied" block named "{name}". Remove one of the two.'
             problems.append(Problem(("occupied", index, "name"), "duplicate-occupied-block", detail))
-    if not problems:
+    if not problems:  # a total needs valid numbers
         problems += _check_total_occupied(attributes)
     return problems
 

@@ -197,11 +197,11 @@ def build_computed_attributes(
 ) -> dict[str, Any]:
     """Return `nodes`, `node_count` and `capacity`."""
     pools = _get_pools(attributes)
-    names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
-    names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
-    skus = {pool: context.find_sku(name) for pool, name in names.items()}
-    kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in names}
-    nodes = build_nodes(vms, unplaced, names)
+    sku_names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
+    sku_names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
+    skus = {pool: context.find_sku(name) for pool, name in sku_names.items()}
+    kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in sku_names}
+    nodes = build_nodes(vms, unplaced, sku_names)
     return {"nodes": nodes, "node_count": len(nodes), "capacity": compute_capacity(vms, skus, kubelets)}
 
 

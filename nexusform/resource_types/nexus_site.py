@@ -115,10 +115,10 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
     settings = get_known_blocks(attributes, "scheduler")
     inventory.sites[address] = SiteSettings(
-        site_id,
-        site_id,
-        RackSpread(settings.get("rack_spread") or RackSpread.POOL),
-        int(settings.get("tie_break_seed", DEFAULT_SEED)),
+        id=site_id,
+        name=site_id,
+        spread=RackSpread(settings.get("rack_spread") or RackSpread.POOL),
+        seed=int(settings.get("tie_break_seed", DEFAULT_SEED)),
         update_strategy=_build_update_strategy(attributes.get("update_strategy")),
     )
     return []

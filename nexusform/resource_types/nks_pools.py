@@ -184,13 +184,13 @@ def build_pool_demand(
     seconds = settings.get("drain_timeout")
     return (
         PoolDemand(
-            pool,
-            numbers,
-            tuple(f"{cluster}-{pool}-{n}" for n in numbers),
-            sku,
-            build_placement_constraints(values),
-            _build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # these replace the cluster
-            path,
+            pool=pool,
+            numbers=numbers,
+            names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
+            sku=sku,
+            constraints=build_placement_constraints(values),
+            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # these replace the cluster
+            path=path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
             is_system=values.get("mode") == "System",

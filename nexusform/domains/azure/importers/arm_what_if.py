@@ -227,7 +227,7 @@ def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse kind and names from an ARM id; return ("", ()) for other types."""
     _, separator, suffix = arm_id.rpartition("/providers/")
     parts = suffix.split("/")
-    if not separator or len(parts) % 2 == 0:
+    if not separator or len(parts) % 2 == 0:  # not NAMESPACE/TYPE/NAME[/TYPE/NAME]
         return "", ()
     type_name = "/".join([parts[0], *parts[1::2]])
     kind = KIND_OF.get(type_name.lower(), "")

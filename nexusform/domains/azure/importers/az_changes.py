@@ -129,13 +129,12 @@ class _ChangedSite:
         self.findings = findings
         self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
-        keys: dict[str, None] = {}
+        self.locations: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
+            self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
         for item in items.list_resources("clusters"):
-            keys[read_extended_location(item, "clusterExtendedLocation")] = None
-        keys.pop("", None)
-        self.locations = keys
+            self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
+        self.locations.pop("", None)  # resources without one
         self.skus = set(CATALOGUES[NEWEST].vm_skus)
         names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
@@ -368,7 +367,7 @@ class _ChangedSite:
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(owner, []):
+        for pool in read_agent_pools_by_cluster([item]).get(owner, []):  # none if the body is malformed
             self.pools.append(NewAgentPool(owner, pool, change.address))
             self.addresses[key] = change.address
 

@@ -98,7 +98,7 @@ def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes 
     assigned_skus: set[str] = set()
     imported_sites = []
     for site in site_list:
-        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus
+        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus  # each by one site only
         assigned_skus |= declared_skus
         imported_sites.append(_SiteImport(site, recorded_nodes, largest, declared_skus).build_site())
     return tuple(imported_sites)

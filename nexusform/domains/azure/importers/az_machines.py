@@ -204,7 +204,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
-        if fact.name == "roles":
+        if fact.name == "roles":  # a list; if absent, the caller derives it
             facts["roles"] = list(parse_machine_roles(item.read_texts(fact.export_field)))
             continue
         text = item.read_text(fact.export_field)

@@ -62,9 +62,9 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *arguments]):
         pool_arguments = arguments.get(key, RecordedPoolNodes()).arguments
-        azure_arguments = pool_arguments and {
-            name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments
-        }
+        azure_arguments = None
+        if pool_arguments is not None:
+            azure_arguments = {name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments}
         pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=azure_arguments)
     return pools
 

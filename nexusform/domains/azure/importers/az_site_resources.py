@@ -202,7 +202,7 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
         if dash:
             size = int(IPv4Address(last)) - int(IPv4Address(first)) + 1
             if size > 0:
-                return size
+                return size  # an empty range is reported below
         else:
             return IPv4Network(text.strip(), strict=False).num_addresses
     except (AddressValueError, NetmaskValueError, ValueError):

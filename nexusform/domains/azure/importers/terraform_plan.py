@@ -57,7 +57,7 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ..
     """Read the changes in execution order, and all findings about the document."""
     document, problem = parse_json(file, content)
     if problem is not None:
-        is_binary = content.startswith(b"PK")
+        is_binary = content.startswith(b"PK")  # a saved plan is a zip file
         detail = (
             f"this is a saved plan, not its JSON form. {_SHOW_HINT}" if is_binary else f"{problem.detail} {_SHOW_HINT}"
         )
@@ -329,7 +329,7 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
-    type_name = (change.get("after") or change["before"])["type"]
+    type_name = (change.get("after") or change["before"])["type"]  # a deletion has only `before`
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
     if kind is None:
         return None

@@ -57,10 +57,10 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
     verb, body, expected = _REQUESTS[action]
     further = get_mapping(planned, "azure", "body")
     return ArmChange(
-        verb,
-        ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
-        {**body, **further} if body is not None else None,
-        expected,
+        verb=verb,
+        target=ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
+        body={**body, **further} if body is not None else None,  # None: the action takes no body
+        expected=expected,
         time_limit=ACTION_KINDS[action].minutes * 60.0,
     )
 
@@ -186,7 +186,7 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
         change = _predict_machine_facts_after_action(cordon_request.action, before)
         if request.key.type == MACHINE:
             planned |= {"cordon_status": change["cordon_status"]} if change else {}
-            records |= change
+            records |= change  # a machine has one record, a rack one by machine
         else:
             records[cordon_request.name] = {**before, **change}
     return ChangeResult(planned, note={OBSERVED_KEY: records})

@@ -131,7 +131,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
         return properties
     if target.kind == "agent_pools":
         return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS)
-    return {}
+    return {}  # a VM
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
@@ -190,11 +190,11 @@ def _build_cluster_changes(
     own_before, own_after = (_omit_fields(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
     expected = diff_request_bodies(own_before, own_after)
     plane = "controlPlaneNodeConfiguration"
-    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
+    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None  # removes VMs
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
     configured = dict(list_pools(prior))
-    further_names = sorted(pools.keys() - configured.keys())
+    further_names = sorted(pools.keys() - configured.keys())  # missing in the recorded order
     old_pools = {**configured, **{name: pools[name] for name in further_names}}
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
@@ -296,7 +296,7 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     if old_machine == new_machine:
         yield from _build_update(target, {}, prior, planned)
         return
-    if new_machine:
+    if new_machine:  # before the deletion
         _require_azure_block(target, planned)
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)

@@ -222,7 +222,7 @@ class ArmClient:
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
 
     def wait(self, seconds: float | None, step: ChangeRequest, reason: str) -> None:
-        """Wait before the next read. Raises StepPending if the run has to stop meanwhile."""
+        """Wait before the next read, `seconds` or else the interval. Raises StepPending if the run has to stop."""
         end_time = self._pace.read_time() + (self._pace.interval if seconds is None else seconds)
         while True:
             if step.should_stop():
@@ -356,7 +356,7 @@ class ArmClient:
             if code not in _RETRY_CODES or getattr(problem.error, "code", None) in _PERMANENT_CONFLICTS:
                 raise _RequestRejected(_format_error(problem)) from None
             message = "It was changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
-            if code >= 500:
+            if code >= 500:  # Azure may have accepted it
                 self._possibly_sent.add(target)
             raise RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
         return self._record_operation(responses[-1].http_response, target, operation, step)

@@ -127,10 +127,10 @@ class AzureSiteProvider(ObservedSites):
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
         super().__init__(
-            name,
-            source,
-            "wait until it is done",
-            subscription.read_sites,
+            name=name,
+            source=source,
+            advice="wait until it is done",
+            read_sites=subscription.read_sites,
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
@@ -172,8 +172,8 @@ class AzureSiteProvider(ObservedSites):
             super().delete(request)
             return
         group = self._find_resource_group(request, missing_ok=True)
-        if group:
-            context = SiteContext(group, {}, str)
+        if group:  # else it was never created
+            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion has neither
             self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
@@ -287,8 +287,8 @@ class AzureSiteProvider(ObservedSites):
         if changes:
             self._subscription.make_arm_client().apply_changes(changes, request)
         if requests and is_cordon_only(request):
-            return build_cordon_result(request)
-        if changes:
+            return build_cordon_result(request)  # Azure confirmed it
+        if changes:  # read the new status
             self._discard_cache()
         return observe_change(request)
 
@@ -385,6 +385,7 @@ class AzureSiteProvider(ObservedSites):
                     for machine in inventory.machines:
                         index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
                     bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
+                    # All objects of a site are at the location of its machines.
                     located_body = next((body for body in bodies if body.get("extendedLocation")), None)
                     if located_body is not None:
                         fields = {name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)}

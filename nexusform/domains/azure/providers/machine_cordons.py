@@ -75,7 +75,7 @@ _EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
 
 def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
     """Read the requested state of each machine of a rack or machine, by machine id."""
-    if "machine_override" in attributes:
+    if "machine_override" in attributes:  # a rack
         blocks = get_mapping(attributes, "machine_override")
         return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
     return {object_id: _read_state(attributes)} if "slot" in attributes else {}  # a machine; {} is a new or deleted one

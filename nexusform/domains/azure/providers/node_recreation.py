@@ -198,7 +198,7 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
                     answer = client.send(ApiRequest("DELETE", path))
             except (WebError, ExecPluginProblem) as problem:
                 raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
-            if answer.status != _NOT_FOUND and not _is_confirmed(answer):
+            if answer.status != _NOT_FOUND and not _is_confirmed(answer):  # a missing node is deleted already
                 raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
 
 

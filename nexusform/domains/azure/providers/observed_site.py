@@ -141,7 +141,7 @@ class ObservedSites(FixedIdentity):
         self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Find the object of that type and id; it is managed from now on."""
+        """Find an object by type and id; it is managed from now on. None if no site lists it."""
         self._record_separate_pools([ObjectKey(resource_type, object_id, 0)])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
@@ -188,11 +188,11 @@ class ObservedSites(FixedIdentity):
                 return ReadResult(None, is_observed=True)
             if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
-            return ReadResult(request.attributes or None)
+            return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         observation = self._build_machine_facts_note(key, attributes, request.private_note)
         if self._is_node_list_missing(key):
-            return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
+            return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
         group_note = {GROUP_KEY: item.resource_group} if item.resource_group else {}
         note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation, **group_note}
@@ -512,7 +512,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
     for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            recorded = {label: part for label, part in recorded.items() if label in observed}
+            recorded = {label: part for label, part in recorded.items() if label in observed}  # others were removed
             if name == "agent_pool":
                 observed = _remove_hugepages_of_azure_block(recorded, observed)
         merged[name] = _merge_value(recorded, observed)

@@ -108,6 +108,7 @@ class SiteWarningBuilder:
         """Describe kinds of workloads that were not captured and have no object in state."""
         recorded_kinds = {_KINDS[type_name][0] for of_site, type_name in self.unobserved if of_site == site.name}
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
+            # An incomplete list of clusters has a warning of its own.
             is_contradicted = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not is_contradicted:
                 yield (

@@ -234,7 +234,7 @@ class _ScriptWriter:
             return " ".join([flag, *pairs])
         if isinstance(value, Mapping):
             if name == "storageProfile":
-                value = value["osDisk"]
+                value = value["osDisk"]  # its only property
             pairs = [f"{_format_flag(key)}={self._render_value_as_shell_word(inner)}" for key, inner in value.items()]
             return " ".join([flag, *pairs])
         if name == "sshKeyValues" and isinstance(value, list):

@@ -313,7 +313,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
-    """Read every named file."""
+    """Read the files of the directory, else every named file; report unreadable ones."""
     from nexusform.domains.azure.importers.az_capture_commands import (
         AzExport,
         find_irregular_files,

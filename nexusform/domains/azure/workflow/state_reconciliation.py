@@ -104,10 +104,10 @@ def _read_sites_and_build_provider(
         return None, [build_error("refresh-failed", str(problem))]
     is_captured = source.provider != KIND
     provider = ObservedSites(
-        NAME,
-        f"the export in {directory}" if is_captured else source.name,
-        "capture the export again" if is_captured else "look again",
-        lambda: (sites, list(findings)),
+        name=NAME,
+        source=f"the export in {directory}" if is_captured else source.name,
+        advice="capture the export again" if is_captured else "look again",
+        read_sites=lambda: (sites, list(findings)),
         is_captured=is_captured,
         verify_absence=source.verify_absence,
     )

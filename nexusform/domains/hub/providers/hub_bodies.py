@@ -325,7 +325,7 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     if value is None or block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        if value.get(name) not in (None, attribute.default, "Disabled"):
+        if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
     inner = block.schema.blocks.items()
     return all(

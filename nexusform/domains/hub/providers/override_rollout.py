@@ -47,9 +47,9 @@ class OverrideRollout:
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
-        fleet = RESOURCE_TYPES[type_name].build_fleet_object
-        assert fleet is not None
-        override = fleet(attributes)
+        build_fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
+        assert build_fleet_object is not None
+        override = build_fleet_object(attributes)
         assert isinstance(override, FleetOverride)
         self._override = override
         self._snapshot = ""  # name of the latest snapshot, as in bindings
