@@ -130,7 +130,7 @@ def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[
     """Find export files that are directories, pipes or other special files: `exists` raises FileProblem for them."""
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
-        if standard.name not in names:
+        if standard.name not in names:  # listed ones are regular
             try:
                 exists(f"{base}/{standard.name}")
             except FileProblem:

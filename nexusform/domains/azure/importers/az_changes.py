@@ -97,9 +97,9 @@ class NewAgentPool(Struct, frozen=True):
 
 
 class ResourcesAfterChanges(Struct, frozen=True):
-    """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created clusters
-    and VMs. `addresses`: address in the other tool by id key of new objects, in creation order. `affected_ids`: id keys
-    of new and changed objects in execution order; an existing pool counts as its cluster.
+    """Resources of a site after the changes; ids in lower case. `pools`: new agent pools. `recreated_ids`: re-created
+    clusters and VMs. `addresses`: address in the other tool by id of new objects, in creation order. `affected_ids`:
+    new and changed objects in execution order; an existing pool counts as its cluster.
     """
 
     items: AzResources
@@ -122,7 +122,7 @@ def _index_by_id(items: Iterable[ArmItem]) -> dict[str, ArmItem]:
 
 
 class _ChangedSite:
-    """Bodies of a site by kind and id key, with changes applied in turn."""
+    """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
     def __init__(self, items: AzResources, findings: list[Problem]) -> None:
         self.items = items
@@ -152,7 +152,7 @@ class _ChangedSite:
         owners = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
-        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
+        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)  # no pools may be left
         return ResourcesAfterChanges(
             items=items,
             pools=tuple(self.pools),
@@ -193,8 +193,8 @@ class _ChangedSite:
     # --- identification of the object ---
 
     def _find_id_key(self, change: ToolChange) -> str | None:
-        """Find or build the id key of the changed object. Return None if it is ambiguous or a pool without its cluster,
-        with a finding except for the deletion of such a pool.
+        """Find or build the lower-case id of the changed object. Return None if it is ambiguous, or a pool without its
+        cluster; both are reported, except the deletion of such a pool.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -212,7 +212,7 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Return the id key of an object, by id or name, or a new one; report several of its name and return None."""
+        """Return the lower-case id of an object, found by name or a new one; None after a report of several."""
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
@@ -295,7 +295,9 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Keep a known location of a new object; without one set the only site's. Remove and report others."""
+        """Keep a known location of a new object; without one set the only site's. Else remove it, and report it if the
+        inventory has locations.
+        """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
             return  # it is known

@@ -86,10 +86,10 @@ class ImportedSite(Struct, frozen=True):
 def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES) -> tuple[ImportedSite, ...]:
     """Build the objects of all sites. A VM SKU used by several sites belongs to the first, with its largest sizes."""
     site_list = list(sites)
-    largest: dict[str, VmSku] = {}
+    largest_skus: dict[str, VmSku] = {}
     for sku in chain.from_iterable(site.inventory.vm_skus for site in site_list):
-        current = largest.get(sku.name, sku)
-        largest[sku.name] = replace(
+        current = largest_skus.get(sku.name, sku)
+        largest_skus[sku.name] = replace(
             sku,
             vcpus=max(sku.vcpus, current.vcpus),
             memory_gib=max(sku.memory_gib, current.memory_gib),
@@ -100,7 +100,7 @@ def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes 
     for site in site_list:
         declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus  # each by one site only
         assigned_skus |= declared_skus
-        imported_sites.append(_SiteImport(site, recorded_nodes, largest, declared_skus).build_site())
+        imported_sites.append(_SiteImport(site, recorded_nodes, largest_skus, declared_skus).build_site())
     return tuple(imported_sites)
 
 
@@ -186,7 +186,7 @@ class _SiteImport:
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
         used_slots: set[tuple[str, int]] = set()
-        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):
+        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):  # no slot: last
             slot = machine.slot
             while slot < 1 or (machine.rack, slot) in used_slots:
                 slot += 1
@@ -201,7 +201,7 @@ class _SiteImport:
                 "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
                 **machine.facts,
-                "cordoned": None,
+                "cordoned": None,  # an argument; cordon_status is observed
                 "occupied": self.occupied.get(machine.name, []),
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
@@ -263,7 +263,7 @@ class _SiteImport:
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
                 continue  # of another cluster, or nothing is recorded
-            if name in uncaptured or not cluster.has_pool_list:  # the count is the exported one, if any
+            if name in uncaptured or not cluster.has_pool_list:  # recorded arguments precede
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
@@ -283,9 +283,9 @@ class _SiteImport:
         """
         recorded_pool = self.recorded_nodes.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
         by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
-        names = {node.name for node in by_number.values()}
+        numbered_names = {node.name for node in by_number.values()}
         for node in existing_nodes:
-            if node.name not in names:
+            if node.name not in numbered_names:
                 self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):

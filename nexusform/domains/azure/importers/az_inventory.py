@@ -260,7 +260,7 @@ def resolve_vm_placements(
     *,
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
-    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by id key. A VM on an
+    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by lower-case id. A VM on an
     unlisted machine gets no placement and a finding if the machines were read (`has_machine_list`). VMs
     without a machine are counted.
     """
@@ -395,7 +395,7 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     by_state: dict[tuple[str, str], list[AzFailure]] = {}
     for failure in failures:
         by_state.setdefault((failure.kind, failure.state), []).append(failure)
-    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)
+    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)  # in order of the kinds
     return [
         Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
         for _, kind, state in states

@@ -80,7 +80,7 @@ _RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list
 
 
 def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
-    """Read the racks by id key; report and skip a second rack of the same name."""
+    """Read the racks by lower-case id; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
     names: set[str] = set()
     for name, item in iterate_named_items(items):
@@ -106,7 +106,7 @@ def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachi
 
 
 class MachineReadOptions(Struct, frozen=True):
-    """Options for reading machines: racks by id key, user-defined machine SKUs by SKU id, rack SKUs by name.
+    """Options for reading machines: racks by lower-case id, user-defined machine SKUs by SKU id, rack SKUs by name.
     `has_rack_list`: the list of racks was read, so an unknown rack is an error.
     """
 
@@ -117,7 +117,7 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by id key; report and skip those without name, rack or slot."""
+    """Read the machines by lower-case id; report and skip those without name, rack or slot."""
     by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
     options = replace(options, by_sku_id=by_sku_id)
     item_list = list(items)
@@ -274,7 +274,7 @@ def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
 def read_planned_site(
     clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
-    """Read the racks and machines defined by Nexus clusters, by id key. Every machine counts as ready."""
+    """Read the racks and machines defined by Nexus clusters, by lower-case id. Every machine counts as ready."""
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:

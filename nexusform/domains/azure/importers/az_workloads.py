@@ -53,7 +53,7 @@ _PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")  
 
 class NodeReading:
     """Node of a cluster's body with reported or derived pool and SKU. `figures`: guest vCPUs, GiB of memory,
-    GiB of disk (0: unknown). `machine`: id key of its machine, "" without one.
+    GiB of disk (0: unknown). `machine`: lower-case id of its machine, "" without one.
     """
 
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
@@ -373,7 +373,7 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
 
 
 def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
-    """Read the agent pools by cluster id key, each list sorted by creation time, then name."""
+    """Read the agent pools by lower-case cluster id, each list sorted by creation time, then name."""
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
         pool_id, count = item.read_required_text("id"), item.read_required_number("count")
@@ -429,7 +429,7 @@ def read_clusters(
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the
-    catalogue. `pools`: captured agent pools by cluster id key.
+    catalogue. `pools`: captured agent pools by lower-case cluster id.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
@@ -488,7 +488,7 @@ def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
         count = item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if name is not None and count is not None and sku is not None:
-            pools.append(_build_pool(item, name, "", count, sku))
+            pools.append(_build_pool(item, name, pool_id="", count=count, sku=sku))
     return pools
 
 

@@ -31,28 +31,27 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     if before is not None:
         names |= _map_locations_to_site_names(before)
         default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # if no resource names one
-    # Find the site of each rack from its machines, by the rack's id key.
-    racks: dict[str, str] = {}
+    site_by_rack: dict[str, str] = {}  # by the rack's lower-case id, as its machines name it
     for machine in items.list_resources("bare_metal_machines"):
         rack_id = machine.read_text("rackId")
-        site = _find_site("", machine, names, {})
+        site = _find_site("", machine, names, {})  # by location or cluster, not by rack
         if rack_id and site:
-            racks[normalize_id(rack_id)] = site
+            site_by_rack[normalize_id(rack_id)] = site
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
-    site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
+    site_by_id: dict[str, str] = {}  # by lower-case id: sites of racks and clusters
     parents = ("clusters", "racks", "kubernetes_clusters")  # before their children
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
-        site = _find_site(kind, item, names, site_of) or racks.get(_get_id_key(item))
+        site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(_get_id_key(item))
         if site is None:
             unassigned.append((kind, item))
             continue
         sites.setdefault(site, {}).setdefault(kind, []).append(item)
         arm_id = item.read_value("id")
         if isinstance(arm_id, str):
-            site_of[normalize_id(arm_id)] = site
+            site_by_id[normalize_id(arm_id)] = site
     _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
@@ -110,7 +109,7 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapp
     if location:
         return names[location]
     cluster = item.read_text("clusterId")
-    if cluster:
+    if cluster:  # a Nexus cluster
         return extract_name(cluster)
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
     if rack_id and normalize_id(rack_id) in site_of:
@@ -123,7 +122,7 @@ def _get_id_key(item: ArmItem) -> str:
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:
-    """Return the id key of a resource's extended location, "" without one."""
+    """Return the lower-case id of a resource's extended location, "" without one."""
     return normalize_id(get_text(item.read_value(field), "name"))
 
 

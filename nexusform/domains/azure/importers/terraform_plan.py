@@ -180,14 +180,14 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):  # TYPE.NAME
+        if entry.block[1].startswith(_UPDATE_TYPE):  # TYPE.NAME, of a block that changes an existing resource
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
-        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # not needed
+        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # needs none
         names: tuple[str, ...] = (name,)
         if entry.kind == POOLS and action is not AzAction.KEEP:
             owner = self._find_cluster_name(entry, arm_id)
@@ -383,7 +383,7 @@ class _ReferenceIndex:
         self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._index_module((), self._check_part_type("root_module", root, Mapping, {}))
-        self._memory: dict[Block, frozenset[Block]] = {}
+        self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of a module, recursively."""
@@ -417,10 +417,10 @@ class _ReferenceIndex:
 
     def find_dependencies(self, block: Block) -> frozenset[Block]:
         """Find all direct and indirect dependencies of a block."""
-        dependencies = self._memory.get(block)
+        dependencies = self._dependencies.get(block)
         if dependencies is None:
             dependencies = frozenset(find_reachable([block], self._find_direct_dependencies) - {block})
-            self._memory[block] = dependencies
+            self._dependencies[block] = dependencies
         return dependencies
 
     def _find_direct_dependencies(self, block: Block) -> set[Block]:

@@ -58,7 +58,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     kind = request.key.type
     prior, planned = request.prior, request.planned
     values = planned or request.prior_attributes
-    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []
+    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # the cluster
     target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*owners, str(values["name"])))
     if request.is_release:
         return list(_build_capacity_releasing_changes(request, context))
@@ -294,7 +294,7 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     """Build changes of a VM: a move re-creates it, a release only deletes it."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
-        yield from _build_update(target, {}, prior, planned)
+        yield from _build_update(target, expected={}, prior=prior, planned=planned)  # only of the azure block
         return
     if new_machine:  # before the deletion
         _require_azure_block(target, planned)

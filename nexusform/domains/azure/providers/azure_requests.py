@@ -201,7 +201,7 @@ class ArmClient:
             was_sent = number == start
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
-                    self._wait_until_visible(change, step, "", succeeded=True)
+                    self._wait_until_visible(change, step, etag_before="", succeeded=True)
                 else:
                     self._apply_change(change, step, was_sent=was_sent)
             except _RequestRejected as rejection:

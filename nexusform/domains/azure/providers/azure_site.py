@@ -277,7 +277,7 @@ class AzureSiteProvider(ObservedSites):
     ) -> ChangeResult:
         """Send cordon requests if the provider may do so, and verify the rest on the site. Raises ProviderProblem."""
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
-            return observe_change(request)
+            return observe_change(request)  # an operator changes it
         requests = list(find_cordon_requests(request))
         changes = [
             build_cordon_change(cordon_request, self._find_machine_id(cordon_request.id))
@@ -323,7 +323,7 @@ class AzureSiteProvider(ObservedSites):
         except AzureChangeFailed as failure:
             # The predicted hosts of its VMs no longer apply.
             values = dict(request.planned_attributes)
-            if "nodes" in values:
+            if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
                 values |= {"node_count": 0} if "agent_pool" in values else {}
             else:
@@ -499,7 +499,7 @@ class AzureSiteProvider(ObservedSites):
 class _ArmIndex(Struct, frozen=True):
     """Index of a site in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
     `hint_targets`: ids of targets of placement hints by nexusform id. `common_fields`: location and extended
-    location by site. `machines`: bodies by id key.
+    location by site. `machines`: bodies by lower-case id.
     """
 
     managed: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -534,7 +534,7 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
 
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
-    """Return True if all VMs planned on a machine are observed on one."""
+    """Return True if all VMs planned on a machine are observed on one; after a failed change, also all other nodes."""
     observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")

@@ -55,7 +55,7 @@ def determine_progress(
         message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
         record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
         if change is not None:
-            record = build_failure_record(arm_id, "", "", change, _rebuild_step(request))
+            record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
         extra_fields = {"going": True} if request.is_being_deleted else {}
         return ChangeProgress(
             is_settled=False,
@@ -94,8 +94,10 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
         return state, f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}."
-    node_count_text = missing_counts.get(names[1] if len(names) > 1 else CONTROL_PLANE)
-    return (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}.")) if node_count_text else None
+    pool = names[1] if len(names) > 1 else CONTROL_PLANE  # an id of a pool names its cluster, too
+    if pool not in missing_counts:
+        return None
+    return NODES_MISSING, f"{subject} has ended, and Azure shows {missing_counts[pool]}."
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
@@ -117,11 +119,13 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
 
 
 def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
-    """Build the changes of the interrupted step by id key of their resource; {} for a deletion or unknown changes."""
+    """Build the changes of the interrupted step by lower-case id of the resource; {} for a deletion, or if unknown."""
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    context = SiteContext(extract_resource_group(str(bodies[0].get("id"))), {}, lambda object_id: object_id)
+    # Bodies of creations are not compared, so ids of hints do not matter.
+    group = extract_resource_group(str(bodies[0].get("id")))
+    context = SiteContext(group, common_fields={}, find_arm_id=lambda object_id: object_id)
     try:
         changes = build_azure_changes(step, context)
     except ProviderProblem:

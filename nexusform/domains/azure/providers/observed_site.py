@@ -150,8 +150,8 @@ class ObservedSites(FixedIdentity):
     def _build_objects(
         self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[tuple[str, str], ImportedSiteObject]:
-        """Build the objects of all sites by type and id. `recorded` gives the numbers of nodes and, unless
-        `pools` does, arguments of uncaptured pools.
+        """Build the objects of all sites by type and id. `recorded` are attributes of clusters and pools: their nodes
+        keep their numbers. Arguments of uncaptured pools come from `pools`, or without it from `recorded`.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
@@ -312,7 +312,7 @@ class ObservedSites(FixedIdentity):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._record_separate_pools([key])
-        objects = self._build_objects([planned], [request.prior_attributes])
+        objects = self._build_objects([planned], pools=[request.prior_attributes])  # uncaptured ones are unchanged
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
@@ -405,7 +405,7 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # these are separate resources
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     compared = _COMPARED_ATTRIBUTES.get(key.type, ())

@@ -67,7 +67,9 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
             lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
         sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
     has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
-    return Report(f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, (), tuple(sections))
+    return Report(
+        f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, sections=tuple(sections)
+    )
 
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
@@ -121,7 +123,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     rows: list[Row] = []
     for rule in rules:
         is_broken = rule.satisfied != "always"
-        rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_broken))
+        rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_finding=is_broken))
     table = Table(("Separation rule", "Scope", "Observed on"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 
@@ -238,7 +240,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
         sections.append(Section("Findings", lines, is_finding=True))
     has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
     names = f"{format_count(len(sites), 'site')}: {format_first_items([site.name for site in sites], _MAX_NAMES)}."
-    return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
+    return Report(f"Inventory {origin}", names, has_findings, sections=tuple(sections))
 
 
 def _build_sections(site: CapturedSite) -> Iterator[Section]:

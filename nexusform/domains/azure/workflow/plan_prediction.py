@@ -250,7 +250,7 @@ def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettin
 
 
 def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]:
-    """Collect type and id of clusters and VMs by the id key of their ARM id."""
+    """Collect type and id of clusters and VMs by their ARM id in lower case."""
     references: dict[str, Reference] = {}
     for site in sites:
         inventory = site.inventory

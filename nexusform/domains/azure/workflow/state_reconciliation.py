@@ -143,8 +143,8 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
-        settlement = verify_object_predictions(observed, self.types, {})
-        new_state = self._build_new_state(observed, replays_run, settlement)
+        prediction_results = verify_object_predictions(observed, self.types, {})
+        new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
             content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
             try:
@@ -158,7 +158,8 @@ class _Reconciler:
         ):
             if address.type == "nexus_site" and (record := parse_record(current.private)):
                 records[str(current.attributes.get("name"))] = record
-        verified = list(chain.from_iterable(settlement.verified.values()))
+        verified = list(chain.from_iterable(prediction_results.verified.values()))
+        # A tie is a second prediction about one machine.
         new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
         predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
         return ReconcileResult(
@@ -215,9 +216,8 @@ class _Reconciler:
                 uncaptured.append(address)
                 continue
             observed_values = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
-            agreement = compare_answer(
-                str(address), kind.schema, current.attributes, {**current.attributes, **observed_values}, ()
-            )
+            answered = {**current.attributes, **observed_values}
+            agreement = compare_answer(str(address), kind.schema, current.attributes, answered, observed=())
             observed[address] = replace(current, attributes=agreement.attributes)
         return observed, absent, uncaptured
 

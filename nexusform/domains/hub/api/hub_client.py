@@ -242,7 +242,7 @@ class HubClient:
             try:
                 return self._list_pages(path, query, {})
             except ApiError as api_error:
-                if api_error.kind is not ApiErrorKind.EXPIRED:
+                if api_error.kind is not ApiErrorKind.EXPIRED:  # else start again, at a newer version
                     raise
         return self._list_pages(path, query, {})  # the last attempt raises any error
 

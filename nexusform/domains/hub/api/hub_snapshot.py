@@ -41,7 +41,7 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     """
     try:
         with closing(_open_hub(arguments, trust)) as hub:
-            scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), {})
+            scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), skipped={})
             items = _read_objects(hub, scope)
             selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
     except HubProblem as problem:
@@ -69,7 +69,7 @@ def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient
     try:
         return HubClient(location)
     except HubProblem as problem:
-        if location.kubeconfig:
+        if location.kubeconfig:  # configured here: no advice needed
             raise
         raise HubProblem(f"{problem} {_SETTINGS_ADVICE}") from None
 

@@ -53,7 +53,7 @@ def _build_report(result: HubReconciliation) -> Report:
         verdict += (
             f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
         )
-    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, (), tuple(_list_sections(result)))
+    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, sections=tuple(_list_sections(result)))
 
 
 def _list_sections(result: HubReconciliation) -> Iterator[Section]:

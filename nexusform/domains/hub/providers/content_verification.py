@@ -136,7 +136,7 @@ class ContentVerifier:
     def _count_object_changes(self) -> int:
         """Return the number of objects added, changed and removed since the previous snapshot."""
         recorded = read_applied_resources(self._step.private_note, ()).snapshots
-        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]
+        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
         if len(snapshots) < 2:
             return 0  # no previous one
         before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
@@ -390,7 +390,7 @@ def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified prediction of an eviction, () without one. `reason`: the hub's for no execution, else ""."""
+    """Return the verified prediction of an eviction, () without one. `reason`: why it was not executed, or ""."""
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
@@ -399,4 +399,6 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
     is_correct, is_certain = predicts_execution == (not reason), predicted.get("certain") is True
-    return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)
+    return (
+        VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, was_correct=is_correct, is_certain=is_certain, text=text),
+    )

@@ -211,7 +211,7 @@ def build_hub_record(
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
     for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):
-        prior_record.pop(observed_member, None)
+        prior_record.pop(observed_member, None)  # as observed now
     return {ON_HUB: {**prior_record, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 

@@ -195,9 +195,8 @@ class FleetHubProvider:
             return writer.write()
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update an object. Raises ProviderProblem."""
-        with self._open_writer(request) as writer:
-            return writer.write()
+        """Update an object, or resume its update. Raises ProviderProblem."""
+        return self.create(request)  # both apply the planned objects
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete an object, and wait for the removal of its resources. Raises ProviderProblem."""

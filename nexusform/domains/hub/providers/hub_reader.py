@@ -191,7 +191,7 @@ def _select_managed_objects(
     for hub_object in hub_objects:
         body = reader.read_body(hub_object)
         if body is None:
-            continue
+            continue  # missing
         is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
         if is_other_object and type_name not in RECORD_TYPES:
             problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)

@@ -52,9 +52,7 @@ Figures = Mapping[str, Mapping[str, Any]]
 
 
 class WrongClusterPrediction(Struct, frozen=True):
-    """Wrong prediction with the kind of its cause; `changes` are changed figures, old and new, or the version
-    of the hub.
-    """
+    """Wrong prediction with the kind of its cause; `changes`: changed figures, old and new, or the hub's version."""
 
     about: str
     cluster: str
@@ -71,9 +69,7 @@ class WrongClusterPrediction(Struct, frozen=True):
 
 
 class VerificationResult(Struct, frozen=True):
-    """Verified predictions of one placement, and the wrong ones. `not_verified` describes unread results; ""
-    without any.
-    """
+    """Verified predictions of one placement, and the wrong ones. `not_verified` describes unread results, or is ""."""
 
     predictions: tuple[VerifiedPrediction, ...] = ()
     wrong_predictions: tuple[WrongClusterPrediction, ...] = ()

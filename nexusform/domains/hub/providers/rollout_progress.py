@@ -64,9 +64,7 @@ class PlacementProgress(Struct, frozen=True):
 
 
 class ObservedPlacementObjects(Struct, frozen=True):
-    """Observed placement with its hub-created objects. Without snapshots (`is_partial`), its status provides
-    their data.
-    """
+    """Observed placement with its hub-created objects. `is_partial`: its status replaces the missing snapshots."""
 
     placement: Body
     bindings: Sequence[Body]
@@ -182,7 +180,7 @@ def find_blocked_rollout(
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
-        return None  # the hub continues afterwards
+        return None  # without a snapshot, or not waiting for the budget
     type_name = API_KINDS[str(placement.get("kind"))].type_name
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
     assert read_object is not None
@@ -315,9 +313,7 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
 
 
 class StagedRunProgress(Struct, frozen=True):
-    """Progress of a staged run. `approval` is the request waiting for an operator, `failure` the reason of a
-    failed run.
-    """
+    """Progress of a staged run. `approval`: the request waiting for an operator. `failure`: the reason of a failure."""
 
     has_ended: bool
     message: str = ""

@@ -158,7 +158,7 @@ class HubStepWriter(Struct, frozen=True):
                     f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. "
                     f"It stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
                 )
-            return
+            return  # deleted already
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):
             message = f"{hub_object.title} was re-created by another manager since the plan, and is kept"
             self.request.report_progress(StepProgress(message=message))
@@ -324,7 +324,7 @@ class HubStepWriter(Struct, frozen=True):
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
             renumbered = content.report_renumbered_snapshots(final)
             self._report_wrong_predictions(verification)
-            if note:
+            if note:  # something was written
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
             is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
@@ -431,7 +431,7 @@ class HubStepWriter(Struct, frozen=True):
         """Approve a request once its run has made it, unless `approved` is False; with read_only require approval."""
         planned = self._planned
         if planned.get("approved") is False:
-            return ChangeResult(planned)
+            return ChangeResult(planned)  # nothing to send
         path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
         run_name = get_approval_run(self._type_name, planned)
         run_path = _build_run_path(get_text(planned, "namespace"), run_name)
@@ -484,4 +484,4 @@ def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *,
         if is_run_managed and predicted.get(cluster):
             bindings[cluster] |= {name: predicted[cluster][name] for name in ("state", "resource_snapshot")}
     paths = tuple(("bindings", cluster) for cluster in bindings)
-    return ChangeResult({**planned, "bindings": bindings}, paths, note=note)
+    return ChangeResult({**planned, "bindings": bindings}, observed_paths=paths, note=note)

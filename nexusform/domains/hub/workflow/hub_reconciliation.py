@@ -129,9 +129,9 @@ def _read_placements(
     objects.sort(key=lambda item: compute_address_order(item[0]))
     requests = [
         ReadRequest(
-            ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
-            current.attributes,
-            str(address),
+            key=ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
+            attributes=current.attributes,
+            address=str(address),
             private_note=current.note,
         )
         for address, current in objects
