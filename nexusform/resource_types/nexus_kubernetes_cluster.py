@@ -230,14 +230,14 @@ def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tup
     """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
     current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(current, str) or not current:
-        return {}, []
+        return {}, []  # no version is recorded
     if target is None:
         return {"kubernetes_version": current}, []
     from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
     if start is None or end is None or determine_upgrade_kind(start, end) is not VersionStep.NONE:
-        return {}, []
+        return {}, []  # an invalid or another version
     return {"kubernetes_version": current}, []
 
 

@@ -196,7 +196,7 @@ def build_pool_demand(
             is_system=values.get("mode") == "System",
             is_control_plane=pool == CONTROL_PLANE,
             drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
-            count_path=(*path, "count") if path else ("node_count",),  # of a separate pool
+            count_path=(*path, "count") if path else ("node_count",),  # () is a separate pool
         ),
         [],
     )

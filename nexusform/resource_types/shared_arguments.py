@@ -99,7 +99,7 @@ def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: P
 def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
     """Return a problem if `memory_gib` is known and not above 0."""
     memory = values.get("memory_gib")
-    if not is_set_and_known(memory) or memory > 0:
+    if memory is None or not is_set_and_known(memory) or memory > 0:
         return []  # unset, unknown or valid
     return [Problem((*path, "memory_gib"), "invalid-number", '"memory_gib" must be above 0.')]
 

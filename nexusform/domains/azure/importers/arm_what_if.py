@@ -102,7 +102,6 @@ def _read_changes(
     changes = reader.build_changes()
     if changes:
         return changes, reader.findings
-    # Without any change, nothing is predicted at all: an error.
     return changes, [
         replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
         for problem in reader.findings

@@ -364,7 +364,7 @@ class _ChangedSite:
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
             return
-        if exists:
+        if exists:  # re-created
             self._remove_object(change, key)
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}

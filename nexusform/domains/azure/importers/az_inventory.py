@@ -148,7 +148,7 @@ def _build_inventory(
     """Build the inventory of one site from its resources."""
     catalogue = CATALOGUES[NEWEST]
     unreadable = items.unreadable_kinds | items.incomplete_kinds
-    if ANY in items.unreadable_kinds:
+    if ANY in items.unreadable_kinds:  # a mixed file may have them
         unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
@@ -158,7 +158,7 @@ def _build_inventory(
         has_rack_list="racks" not in unreadable,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
-    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # a machine without its rack is not read
+    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # not captured: a site to be built
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
     clusters, nodes, skus = read_clusters(

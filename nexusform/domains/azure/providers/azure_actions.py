@@ -108,7 +108,7 @@ class MachineActionClient(ArmClient):
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        if change.expected is not None:
+        if change.expected is not None:  # it has a visible effect
             super()._apply_change(change, step, was_sent=was_sent)
             return
         is_overdue = self.start_deadline(change.time_limit)

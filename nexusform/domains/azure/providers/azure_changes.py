@@ -131,7 +131,7 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
         return properties
     if target.kind == "agent_pools":
         return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS)
-    return {}  # a VM
+    return {}  # a VM has none
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:

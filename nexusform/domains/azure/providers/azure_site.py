@@ -235,12 +235,12 @@ class AzureSiteProvider(ObservedSites):
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
 
         def find_arm_id(object_id: str) -> str:
-            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)
+            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)  # it may not exist yet
 
         self._load_index()
         # A pool is in the group of its cluster, created possibly by the same plan.
         group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
-        return build_azure_changes(request, SiteContext(group, {}, find_arm_id))
+        return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
     def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
         """Report once per action the machines to cordon, by apply or by an operator."""

@@ -463,8 +463,8 @@ def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict
 
 
 def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster or pool without nodes deleted since, if its count is unchanged: the platform creates
-    replacements. A node that never had a machine is kept.
+    """Return a cluster or pool without the nodes missing on the site: deleted since, and replaced by the platform. A
+    node recorded without a platform name is kept.
     """
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):

@@ -289,7 +289,7 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
         if hardware is not None:
             # A machine with VMs counts as schedulable, regardless of its current facts.
             facts = get_default_facts() if machine.name in occupied else machine.facts
-            schedulable_machine = build_machine(
+            replayed_machine = build_machine(
                 build_hardware(hardware, machine.machine_sku),
                 facts,
                 name=machine.name,
@@ -297,7 +297,7 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
                 availability_zone=zones.get(machine.rack, machine.rack),
                 slot=machine.slot,
             )
-            machines.append(schedulable_machine)
+            machines.append(replayed_machine)
     batches = list(_build_creation_batches(inventory, removed))
     return [_SiteReplayer(site.name, machines, spread).run(batches) for spread in spreads]
 

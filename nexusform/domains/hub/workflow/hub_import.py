@@ -235,7 +235,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     imports: dict[Address, ImportedObject] = {}
     for number, (address, (object_id, attributes)) in enumerate(imported.items(), 1):
         values = normalize_imported_attributes(types[address.type].schema, attributes, object_id)
-        object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
+        object_state = ObjectState(values, creation=last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
