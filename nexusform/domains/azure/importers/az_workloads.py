@@ -531,7 +531,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
     sku = skus.get(node.sku_name)
     cpus, memory, disk = node.figures
     if sku is None:
-        return AzVmSize(cpus, memory, disk, numa_cells=1)
+        return AzVmSize(cpus, memory, disk, numa_cells=1)  # as reported
     if cpus and memory and (cpus, memory) != (sku.vcpus, sku.memory_gib):
         node.item.report(
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",

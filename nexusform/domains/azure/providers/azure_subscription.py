@@ -283,7 +283,7 @@ def convert_azure_errors() -> Iterator[None]:
     try:
         from azure.core.exceptions import AzureError, ClientAuthenticationError
     except ImportError:
-        yield  # connect() reports the missing packages
+        yield  # create_client reports the missing packages
         return
     try:
         yield

@@ -268,7 +268,7 @@ class ObservedSites(FixedIdentity):
             if item.type != MACHINE:
                 continue  # only machines have these blocks
             machine = str(item.attributes["name"])
-            for block in item.attributes["occupied"]:  # with nodes beyond the count or SKU
+            for block in item.attributes["occupied"]:  # also nodes beyond the count, and sizes beyond the SKU
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
@@ -297,6 +297,7 @@ class ObservedSites(FixedIdentity):
                 sites, problems = self._read()
                 errors = [problem for problem in problems if problem.severity is Severity.ERROR]
                 if errors:
+                    # The text of a problem in a file has its place.
                     raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
                 self._sites = apply_recorded_site_names(sites, self._recorded)
             return self._sites

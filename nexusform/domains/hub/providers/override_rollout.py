@@ -78,11 +78,11 @@ class OverrideRollout:
             return True, ""  # the rollout is blocked there; reported for the placement
         pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster
         if not pending:
-            return True, ""
+            return True, ""  # each cluster has it, or has lost it
         blocked = find_blocked_rollout(placement_objects, pending.keys())
         if blocked is not None:
             self.blocked_message = blocked.message
-            return True, ""
+            return True, ""  # it cannot continue
         messages = [f"{cluster}{message}" for cluster, message in pending.items()]
         return False, format_first_items(messages, _MAX_NAMES)
 
