@@ -165,6 +165,7 @@ class _SiteImport:
     # --- racks and machines ---
 
     def _build_rack(self, rack: AzRack) -> ImportedSiteObject:
+        """Build a rack without machines of its own: each machine is a separate object."""
         rack_id = f"{self.name}/{rack.name}"
         attributes = {
             "id": rack_id,

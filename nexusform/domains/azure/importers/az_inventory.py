@@ -370,7 +370,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
             continue
         message = item.read_text("detailedStatusMessage", "")
         name = item.read_text("name") or extract_name(item.read_text("id", ""))
-        if kind == "agent_pools":
+        if kind == "agent_pools":  # CLUSTER/POOL
             name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
         text = " ".join(message.split()).rstrip(".")
         reason = ": ".join(filter(None, (status, text)))

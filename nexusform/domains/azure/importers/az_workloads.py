@@ -294,7 +294,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
     else the size in the name, and report them. SKUs of unknown size are skipped.
     """
     figures: dict[str, tuple[int, ...]] = {}  # largest vCPUs, memory and disk of the nodes, by SKU
-    items: dict[str, ArmItem] = {}
+    items: dict[str, ArmItem] = {}  # the first use of each SKU
     differing: set[str] = set()
     for reading in readings:
         for node in reading.nodes:

@@ -146,7 +146,7 @@ def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteConte
 
 def _build_object_creation(kind: str, target: ArmTarget, values: Values, context: SiteContext) -> ArmChange:
     """Build the request that creates an object."""
-    if kind != POOL:
+    if kind != POOL:  # a pool needs no more than its arguments
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)

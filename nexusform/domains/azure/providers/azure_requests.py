@@ -239,14 +239,14 @@ class ArmClient:
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
         """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
-        # VERB@MARKER PATH URL
+        # Recorded as: VERB@MARKER PATH URL
         name, _, suffix = (recorded_operation or "").partition(" ")
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")
         for number, change in enumerate(changes):
             if (change.verb.value, change.target.build_path(self._subscription)) == (verb, path):
                 changes[number] = replace(change, marker=marker) if marker else change
-                return number, url if self._is_url_of_arm_endpoint(url) else ""
+                return number, (url if self._is_url_of_arm_endpoint(url) else "")
         return -1, ""
 
     def _is_url_of_arm_endpoint(self, url: str) -> bool:

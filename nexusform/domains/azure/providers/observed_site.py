@@ -297,7 +297,6 @@ class ObservedSites(FixedIdentity):
                 sites, problems = self._read()
                 errors = [problem for problem in problems if problem.severity is Severity.ERROR]
                 if errors:
-                    # The text of a problem in a file has its place.
                     raise ProviderProblem(f"{errors[0]}" if errors[0].file else errors[0].detail)
                 self._sites = apply_recorded_site_names(sites, self._recorded)
             return self._sites

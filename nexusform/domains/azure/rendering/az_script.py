@@ -194,7 +194,9 @@ class _ScriptWriter:
         """Render the cordon or uncordon of a machine."""
         sites = {step.site for step in self.objects.cordons}
         group = UserInput(
-            _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
+            _MACHINES_GROUP,
+            entry=cordon.site if len(sites) > 1 else "",
+            meaning="Name of the resource group of machines.",
         )
         verb, *options = _CORDON_COMMANDS[cordon.verb]
         flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}", *options]

@@ -271,7 +271,7 @@ def _is_observed(change: Change) -> bool:
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Build the update of the cluster itself, then its pools as separate resources."""
+    """Build the update of the cluster itself, if any, then its pools as separate resources, removed ones last."""
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -381,7 +381,7 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
     extra = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, extra[pool["name"]]), **pool} for pool in body[initial]]
+    pools = [{**merge_bodies(pool, extra[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 

@@ -137,7 +137,7 @@ class _DocumentWriter:
         self.inputs: list[UserInput] = []
         self.labels: dict[str, AzureResource] = {}
         for resource in objects.created:
-            label, number = resource.label, 2
+            label, number = resource.label, 2  # equal labels are numbered
             while label in self.labels:
                 label, number = f"{resource.label}_{number}", number + 1
             self.labels[label] = resource

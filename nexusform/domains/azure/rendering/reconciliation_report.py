@@ -259,7 +259,7 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
     yield Section(
-        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2}))
+        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
     )
     if site.closed:
         closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
