@@ -97,8 +97,7 @@ def _build_status_attribute(
     )
 
 
-# In the order in which reasons are named ("cordoned, powered off").
-MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
+MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reasons are named ("cordoned, powered off")
     MachineFact(
         "roles",
         build_optional_argument(

@@ -109,8 +109,7 @@ _SCHEMA: Final = BlockSchema(
 )
 build_id: Final = build_id_builder("site_id", "name")
 
-# Properties of a cluster's body set by its arguments.
-_ARGUMENT_PROPERTIES: Final = frozenset(
+_ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set by its arguments
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
 

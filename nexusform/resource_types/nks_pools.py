@@ -39,8 +39,7 @@ MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
-# More nodes than any pool has; a limit, so that a typing error cannot exhaust memory.
-MAXIMUM_NODES: Final = 1_000_000
+MAXIMUM_NODES: Final = 1_000_000  # more nodes than any pool has; a limit, so that a typing error cannot exhaust memory
 
 _POOL: Final = OnChange.REPLACE_POOL
 
@@ -57,8 +56,7 @@ POOL_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
     "labels": build_optional_argument(MapType(STRING), "Labels of the nodes.", on_change=_POOL),
     "sriov_vfs": VFS,
 }
-# Properties of a pool's body set by its arguments.
-POOL_PROPERTIES: Final = frozenset(
+POOL_PROPERTIES: Final = frozenset(  # properties of a pool's body set by its arguments
     {"count", "vmSkuName", "availabilityZones", "mode", "labels", "taints", "upgradeSettings"}
 )
 _DRAIN_SECONDS: Final = 1800

@@ -164,8 +164,7 @@ AZURE_BLOCK: Final = NestedBlock(
     'Further Azure properties, for provider "azure".',
     max_items=1,
 )
-# A pool is in the resource group of its cluster.
-POOL_AZURE_BLOCK: Final = NestedBlock(
+POOL_AZURE_BLOCK: Final = NestedBlock(  # a pool is in the resource group of its cluster
     BlockSchema({"body": _BODY}), Nesting.SINGLE, 'Further Azure properties, for provider "azure".', max_items=1
 )
 

@@ -16,8 +16,7 @@ from nexusform.json_data.plain_data import Path, get_text, get_value_at_path
 
 SHAPE: Final = "unexpected-shape"
 MAX_NUMBER: Final = 10**9
-# Path in the finding for a document without a list.
-_TOP_LEVEL: Final[Path] = ("top level",)
+_TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
 
 
 def normalize_id(arm_id: str) -> str:

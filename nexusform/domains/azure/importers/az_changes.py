@@ -174,8 +174,7 @@ class _ChangedSite:
         exists = key in self.bodies[change.kind] or self._is_initial_pool(change, key)
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
-        # Changes of a cluster precede those of its pools.
-        self.affected_ids |= {cluster_key: None, key: None}
+        self.affected_ids |= {cluster_key: None, key: None}  # changes of a cluster precede those of its pools
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return

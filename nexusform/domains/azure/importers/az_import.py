@@ -250,8 +250,7 @@ class _SiteImport:
             "node_count": len(nodes),
         }
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
-        # VM SKUs with a block of their own.
-        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # VM SKUs with a block of their own
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
         references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.custom_skus}
         group = extract_resource_group(cluster.id)

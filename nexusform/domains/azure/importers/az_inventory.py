@@ -169,8 +169,7 @@ def _build_inventory(
         machines,
         racks.values(),
         catalogue.machine_skus,
-        # Skipped machines have an error of their own.
-        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)
+        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)  # skipped machines have an error of their own
         and len(machines) >= len(items.list_resources("bare_metal_machines")),
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))

@@ -33,8 +33,7 @@ class RecordedPoolNodes(Struct, frozen=True):
     arguments: Mapping[str, Any] | None = None
 
 
-# Recorded pools by cluster id and pool name.
-RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]
+RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]  # recorded pools by cluster id and pool name
 NO_NODES: Final[RecordedNodes] = {}
 
 

@@ -43,8 +43,7 @@ _NEXT_BUNDLE: Final = "components:"
 _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
-# Id key, name and number of addresses.
-_Network: TypeAlias = tuple[str, str, int | None]
+_Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and number of addresses
 
 
 def read_site_resources(items: AzResources) -> SiteResources:

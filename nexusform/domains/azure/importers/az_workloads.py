@@ -39,8 +39,7 @@ _NUMBERED_POOL: Final = re.compile(r"-agentpool(\d{1,3})-md-")
 _WORKER_SUFFIX: Final = re.compile(r"-md-[a-z0-9-]+$")
 _HASH: Final = re.compile(r"-[0-9a-f]{8}$")
 _PUBLISHED_SKU: Final = re.compile(r"NC_([A-Z])(\d{1,3})_(\d{1,4})_v\d+")
-# Number of emulator threads by SKU type.
-_EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)
+_EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)  # number of emulator threads by SKU type
 _DEFAULT_DISK: Final = 300  # GiB: the root disk of every published SKU but the L type
 _UNKNOWN_POOL: Final = "workers"
 _MAX_NAMES: Final = 4
@@ -343,8 +342,7 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     )
 
 
-# Values of the API, the default first.
-_PAGE_SIZES: Final = ("2M", "1G")
+_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
 class ListedVm(Struct, frozen=True):

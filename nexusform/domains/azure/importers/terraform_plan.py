@@ -49,8 +49,7 @@ _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
 _MODULE_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*+")\])?')
 
-# A resource block: names of its modules, and its `type.name`.
-Block: TypeAlias = tuple[tuple[str, ...], str]
+Block: TypeAlias = tuple[tuple[str, ...], str]  # a resource block: names of its modules, and its `type.name`
 
 
 def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:

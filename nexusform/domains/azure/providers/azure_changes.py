@@ -243,8 +243,7 @@ def _build_pool_changes(
 def compute_max_unavailable(values: Values, count: int) -> int:
     """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its upgrade_settings."""
     text = str(get_mapping(values, "upgrade_settings").get("max_unavailable") or "0")
-    # Rounded like the plan's batches, so that apply matches the plan.
-    return compute_amount_of_total(text, count)
+    return compute_amount_of_total(text, count)  # rounded like the plan's batches, so that apply matches the plan
 
 
 def _build_update(

@@ -239,8 +239,7 @@ class ArmClient:
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
         """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
-        # Recorded as: VERB@MARKER PATH URL
-        name, _, suffix = (recorded_operation or "").partition(" ")
+        name, _, suffix = (recorded_operation or "").partition(" ")  # recorded as: VERB@MARKER PATH URL
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")
         for number, change in enumerate(changes):

@@ -107,8 +107,7 @@ _AUTOMATIC_ACTIONS: Final = {
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _PART_TYPES: Final = {CLUSTER: POOL}
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
-# Fields common to the bodies of all objects of a site.
-_COMMON_FIELDS: Final = ("location", "extendedLocation")
+_COMMON_FIELDS: Final = ("location", "extendedLocation")  # fields common to the bodies of all objects of a site
 Values: TypeAlias = Mapping[str, Any]
 
 

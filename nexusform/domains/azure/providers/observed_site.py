@@ -41,8 +41,7 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
 
 _MAX_NAMES: Final = 4
-# One VM on a machine, as in the note UNMANAGED.
-_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]
+_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]  # one VM on a machine, as in the note UNMANAGED
 
 GROUP_KEY: Final = "resource_group"  # in the private note of an object
 # Types unknown to Azure; they exist only in state.
@@ -94,8 +93,7 @@ class ObservedSites(FixedIdentity):
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()
-        # A site lists every pool in its cluster; these are separate resources.
-        self._separate_pools: set[str] = set()
+        self._separate_pools: set[str] = set()  # a site lists every pool in its cluster; these are separate resources
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 

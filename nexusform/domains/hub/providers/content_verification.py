@@ -184,7 +184,7 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str] | None = None,
     ) -> VerificationResult:
-        """Return the result with the clusters with other objects in their Works than planned."""
+        """Add missing Works and clusters with unplanned objects in Works; the step's own placement by default."""
         works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):

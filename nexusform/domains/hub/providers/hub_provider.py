@@ -47,8 +47,7 @@ class FleetHubProvider:
         self._options = options
         self._verdict = ""
         self._findings = HubReadFindings()
-        # addresses rejected because of an existing object
-        self._existing_addresses: frozenset[str] = frozenset()
+        self._existing_addresses: frozenset[str] = frozenset()  # rejected because of an existing object
         self._plan_figures: Mapping[str, Figures] = {}
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
@@ -144,7 +143,7 @@ class FleetHubProvider:
         }
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read many objects. Raises ProviderProblem."""
+        """Read many objects, and keep the findings about them. Raises ProviderProblem."""
         if not requests:
             return []  # without a connection
         with convert_hub_errors():

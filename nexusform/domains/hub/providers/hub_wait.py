@@ -219,7 +219,7 @@ class HubWaiter(Struct, frozen=True):
             binding_kind, _, _ = list_created_kinds(kind)
             cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
             bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
-            if bindings:  # else the hub is asked: the cache has no Works
+            if bindings:  # without any, the Works are read from the hub: the cache has none
                 blockers = _describe_bindings(bindings)
             else:
                 blockers = list_remaining_objects(self.hub, kind, namespace, name)
@@ -430,7 +430,8 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     """Return the remaining bindings and Works of a placement with their blockers. Without permission for
     Works the bindings suffice: their finalizer waits for the Works.
     """
-    descriptions = _describe_bindings(list_created_objects(hub, list_created_kinds(kind)[0], namespace, name))
+    binding_kind, _, _ = list_created_kinds(kind)
+    descriptions = _describe_bindings(list_created_objects(hub, binding_kind, namespace, name))
     for work in list_works(hub, namespace, name) or ():
         cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
         descriptions.append(f"{cluster}: Work {get_name(work)}{_describe_finalizers(work)}")

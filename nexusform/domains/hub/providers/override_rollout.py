@@ -91,14 +91,14 @@ class OverrideRollout:
         namespace, name = self._override.namespace, self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
         if body is None:
-            return ""
+            return ""  # no such override
         collection = KINDS[f"{self._kind}Snapshot"].build_collection(namespace)
         snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
         for snapshot in snapshots:
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
                 return "/".join(filter(None, (namespace, get_name(snapshot))))
-        return ""
+        return ""  # still to be created
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
         """Yield the clusters still to get or lose the override, with messages."""

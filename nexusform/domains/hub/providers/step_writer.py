@@ -356,12 +356,12 @@ class HubStepWriter(Struct, frozen=True):
         planned = get_mapping(self._planned, "bindings")
         prior = get_mapping(self.request.prior, "bindings")
         if self.request.prior is not None and not has_scheduling_decision(prior, planned):
-            return VerificationResult()
+            return VerificationResult()  # no prediction
         _kind, *namespace_and_name = get_identity(self._type_name, self._planned)
         name = "/".join(filter(None, namespace_and_name))
         verifier = PredictionVerifier(
-            self.plan_figures,
-            self.plan_figures or {},
+            plan_figures=self.plan_figures,
+            current_figures=self.plan_figures or {},  # the current ones are read for a wrong prediction only
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
