@@ -73,7 +73,7 @@ KUBELET_BLOCK: Final = NestedBlock(
 def check_kubelet(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a kubelet block; `path` is its location."""
     if not isinstance(values, Mapping):
-        return []
+        return []  # absent or unknown
     problems: list[Problem] = []
     amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
     for name in _RESERVE_ARGUMENTS:
@@ -98,7 +98,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
 def check_extended_resources(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a map of extended resources."""
     if not is_set_and_known(values):
-        return []
+        return []  # absent or unknown
     if not isinstance(values, Mapping):
         return [_build_problem(path, 'extended_resources is a map, such as { "nvidia.com/gpu" = 2 }.')]
     problems = []
@@ -144,15 +144,15 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
 
 
 def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
-    """Return extended resources by name: an amount, or one per cell."""
+    """Return extended resources by name: an amount, or one per cell; without invalid ones, reported by the check."""
     if not isinstance(values, Mapping):
-        return {}
+        return {}  # absent or unknown
     amounts = {name: _parse_reservation_amounts(amount) for name, amount in values.items()}
     return {name: per_cell for name, per_cell in sorted(amounts.items()) if per_cell is not None}
 
 
 def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
-    """Return the sum of the reservations."""
+    """Return the sum of the reservations in milli-CPUs and bytes; invalid amounts (reported by the check) count 0."""
     cpu = memory = storage = 0
     for block in blocks:
         if isinstance(block, Mapping):
@@ -166,6 +166,7 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
+    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list."""
     items = amount if isinstance(amount, list) else [amount]
     amounts = [parsed for item in items if (parsed := _parse_reservation_amount(item)) is not None]
     return tuple(amounts) if amounts and len(amounts) == len(items) else None
@@ -184,7 +185,7 @@ def _parse_whole_amount(value: Any) -> int:
 
 
 def _parse_cpu_list(text: str) -> frozenset[int] | None:
-    """Return the numbers in a list such as "0-1,8"; "" is none."""
+    """Return the numbers in a list such as "0-1,8"; none for "", None for an invalid list."""
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         bounds = _RANGE.match(part.strip())

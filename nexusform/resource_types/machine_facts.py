@@ -74,7 +74,8 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
     return tuple(sorted({name for name, _, flag in parts if flag in {"", "true"}}))
 
 
-def _check_roles(roles: Any) -> str:
+def _explain_wrong_roles(roles: Any) -> str:
+    """Return the reason of the roles against VMs: none of them is compute-plane; "" if one is."""
     if any(map(is_compute_plane_role, roles)):
         return ""
     role_list = ", ".join(sorted(roles))
@@ -96,14 +97,13 @@ def _build_status_attribute(
     )
 
 
-# In the order in which reasons are named ("cordoned, powered off").
-MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
+MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reasons are named ("cordoned, powered off")
     MachineFact(
         "roles",
         build_optional_argument(
             SetType(STRING), "Roles. Only compute-plane machines run VMs.", default=[COMPUTE_PLANE]
         ),
-        _check_roles,
+        _explain_wrong_roles,
         export_field="machineRoles",
     ),
     MachineFact(
@@ -198,20 +198,19 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. A cordon of our own stays, except one of an action."""
+    """Return a machine's arguments with its observed facts. An observed cordon made by nexusform for an argument is
+    left out: the argument decides.
+    """
     if not observed:
-        return arguments
+        return arguments  # nothing is observed
     is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
-    own_cordon = {"cordon_status": None} if is_own else {}
-    return {**arguments, **observed, **own_cordon}
+    return {**arguments, **observed, **({"cordon_status": None} if is_own else {})}
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
-    """Build the status of a machine out of service; None for one in service, evacuated only, or
-    without the compute role.
-    """
+    """Build the status of a machine out of service; None if it is in service, only evacuated, or no compute machine."""
     values = _complete_facts(facts)
-    if _check_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
+    if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None
     is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
     return MachineStatus(
@@ -231,7 +230,7 @@ def find_observed_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def find_health_reasons(reasons: str) -> str:
-    """Return the health problems of the machine; "" for a healthy one."""
+    """Return the health problems among the joined reasons against new VMs; "" for a healthy machine."""
     return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
 
 
@@ -286,7 +285,7 @@ def list_machine_sku_names() -> tuple[str, ...]:
 
 
 def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
-    """Return the hardware described by `machine_sku` or `machine`; None for neither."""
+    """Return the hardware described by `machine` or `machine_sku`; None for neither, an incomplete or unknown one."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
         figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]

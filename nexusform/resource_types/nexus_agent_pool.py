@@ -87,7 +87,7 @@ def compute_demand(
         detail = f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.'
         return None, [Problem(("name",), "duplicate-agent-pool", detail)]
     pool, problems = build_pool_demand(
-        str(cluster["name"]), name, int(attributes["node_count"]), attributes, (), context
+        str(cluster["name"]), name, int(attributes["node_count"]), attributes, path=(), context=context
     )
     if pool is None:
         return None, problems
@@ -121,7 +121,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     """Return an attribute for expressions: nodes with their labels."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
-        return value
+        return value  # as stored
     return add_node_labels(value, _get_single_pool_by_name(attributes), {})
 
 

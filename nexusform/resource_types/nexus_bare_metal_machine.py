@@ -100,7 +100,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         if isinstance(name, str) and names.setdefault(name, index) != index:
             detail = f'This machine has another "occupied" block named "{name}". Remove one of the two.'
             problems.append(Problem(("occupied", index, "name"), "duplicate-occupied-block", detail))
-    if not problems:
+    if not problems:  # a total needs valid numbers
         problems += _check_total_occupied(attributes)
     return problems
 
@@ -109,7 +109,7 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning for an unknown detailed status."""
     status = attributes.get("detailed_status")
     if not isinstance(status, str) or status in DETAILED_STATUSES:
-        return []
+        return []  # unknown, or valid
     detail = (
         f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
         f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}."
@@ -155,7 +155,7 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning if the occupied blocks exceed the machine."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        return []
+        return []  # the hardware is unknown
     totals = {
         "cpu_cores": hardware.cells * hardware.cpus_per_cell,
         "memory_gib": hardware.cells * hardware.memory_gib_per_cell,
@@ -214,14 +214,14 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     """Add the machine to the inventory. An unknown rack, and a used name or slot, are problems."""
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
-        return []
+        return []  # unknown in this plan
     rack = inventory.racks.get(inventory.addresses_by_name.get(("rack", "", rack_id), ""))
     if rack is None:
         known = [known_rack.id for known_rack in inventory.racks.values()]
         return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
     machine = build_rack_machine(attributes, rack)
     if machine is None:
-        return []
+        return []  # reported by the check
     problem = _check_slot_and_name_conflict(machine, rack, address, inventory)
     if problem is not None:
         return [problem]
@@ -236,7 +236,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
 def _check_slot_and_name_conflict(
     machine: Machine, rack: InventoryRack, address: str, inventory: PlanInventory
 ) -> Problem | None:
-    """Return the problem of a used slot or name; names are unique on a site."""
+    """Return the problem of a used slot or name, None without one; names are unique on a site."""
     other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
     if other_address != address:
         return Problem(
@@ -247,13 +247,13 @@ def _check_slot_and_name_conflict(
         )
     other_address = inventory.addresses_by_name.get(("machine", rack.site_id, machine.name), address)
     if other_address == address:
-        return None
+        return None  # no other object has the name
     other_rack = inventory.racks.get(other_address)
     if other_rack is None:
         return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)
     rack_machine = next(m for m in other_rack.machines if m.name == machine.name)
     if other_rack.id == rack.id and rack_machine.slot == machine.slot:
-        return None
+        return None  # it describes this machine of the rack
     return Problem(
         ("name",),
         "duplicate-machine",

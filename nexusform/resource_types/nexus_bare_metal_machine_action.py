@@ -67,7 +67,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     """Close a machine with a pending action to new VMs. Two blocks for one action are a problem."""
     machine_id, action = attributes.get("machine_id"), attributes.get("action")
     if not isinstance(machine_id, str) or not isinstance(action, str):
-        return []
+        return []  # unknown in this plan
     first = inventory.addresses_by_name.setdefault((MACHINE_ACTION_TYPE, machine_id, action), address)
     if first != address:
         detail = f"{first} runs {action} on this machine already. Remove one of the two blocks."

@@ -109,8 +109,7 @@ _SCHEMA: Final = BlockSchema(
 )
 build_id: Final = build_id_builder("site_id", "name")
 
-# Properties of a cluster's body set by its arguments.
-_ARGUMENT_PROPERTIES: Final = frozenset(
+_ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set by its arguments
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
 
@@ -195,13 +194,13 @@ def compute_demand(
 def build_computed_attributes(
     attributes: Mapping[str, Any], context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `nodes`, `node_count`, `node_rules` and `capacity`."""
+    """Return `nodes`, `node_count` and `capacity`."""
     pools = _get_pools(attributes)
-    names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
-    names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
-    skus = {pool: context.find_sku(name) for pool, name in names.items()}
-    kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in names}
-    nodes = build_nodes(vms, unplaced, names)
+    sku_names = {CONTROL_PLANE: attributes["control_plane"]["vm_sku_name"]}
+    sku_names |= {pool: values["vm_sku_name"] for pool, values in pools.items()}
+    skus = {pool: context.find_sku(name) for pool, name in sku_names.items()}
+    kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in sku_names}
+    nodes = build_nodes(vms, unplaced, sku_names)
     return {"nodes": nodes, "node_count": len(nodes), "capacity": compute_capacity(vms, skus, kubelets)}
 
 
@@ -222,22 +221,22 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     """Return an attribute for expressions: nodes with their labels."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
-        return value
+        return value  # as stored
     return add_node_labels(value, _get_pools(attributes), attributes)
 
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`)."""
+    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
     current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(current, str) or not current:
-        return {}, []
+        return {}, []  # no version is recorded
     if target is None:
         return {"kubernetes_version": current}, []
     from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
     if start is None or end is None or determine_upgrade_kind(start, end) is not VersionStep.NONE:
-        return {}, []
+        return {}, []  # an invalid or another version
     return {"kubernetes_version": current}, []
 
 

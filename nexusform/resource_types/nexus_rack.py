@@ -122,10 +122,10 @@ def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a zone derived from the name."""
     name, zone = attributes.get("name"), attributes.get("availability_zone")
     if not isinstance(name, str):
-        return []
+        return []  # unknown in this plan
     default = build_default_zone(name)
     if zone not in {None, default} or re.fullmatch(ZONE_PATTERN, default):
-        return []
+        return []  # configured, or valid
     reason = f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
     detail = (
         f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
@@ -139,7 +139,7 @@ def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     overrides = get_known_blocks(attributes, "machine_override")
     machines = derive(attributes)["machines"]
     if machines is UNKNOWN:
-        return []
+        return []  # name or count is unknown
     count, name = len(machines), attributes.get("name")
     range_text = f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}" if count else "none"
     return [
@@ -158,7 +158,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Return the rack's machines in order of slot."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        return ()
+        return ()  # reported by the check
     overrides = get_mapping(attributes, "machine_override")
     observed = get_mapping(attributes, OBSERVED_KEY)
     rack = str(attributes["name"])
@@ -183,7 +183,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     """Add the rack and its machines to the inventory, and return the problems."""
     site_id, rack_id = attributes.get("site_id"), build_id(attributes)
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
-        return []
+        return []  # unknown in this plan
     if ("site", "", site_id) not in inventory.addresses_by_name:
         return [
             build_reference_problem(

@@ -115,18 +115,19 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
     settings = get_known_blocks(attributes, "scheduler")
     inventory.sites[address] = SiteSettings(
-        site_id,
-        site_id,
-        RackSpread(settings.get("rack_spread") or RackSpread.POOL),
-        int(settings.get("tie_break_seed", DEFAULT_SEED)),
+        id=site_id,
+        name=site_id,
+        spread=RackSpread(settings.get("rack_spread") or RackSpread.POOL),
+        seed=int(settings.get("tie_break_seed", DEFAULT_SEED)),
         update_strategy=_build_update_strategy(attributes.get("update_strategy")),
     )
     return []
 
 
 def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
+    """Build the strategy for runtime upgrades from its block; None without one. Without a limit, fields are None."""
     if not isinstance(strategy, Mapping):
-        return None
+        return None  # no block
     threshold, max_unavailable = strategy.get("threshold_value"), strategy.get("max_unavailable")
     return MachineUpgradeStrategy(
         pauses=strategy.get("type") == _PAUSE_AFTER_RACK,

@@ -138,7 +138,7 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         machines, racks = target_locations
         affinity = hint["hint_type"] == "Affinity"
         if affinity and not machines:
-            continue
+            continue  # the target has no location to be near to
         scope = HintScope(hint["scope"])
         hints.append(
             Hint(
@@ -157,7 +157,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VM with its placement."""
     machine = attributes.get("machine")
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
-        return ()
+        return ()  # it is not placed
     placement = Placement(
         machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
     )
@@ -177,7 +177,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VM if it exists and the platform found no machine for it."""
     if attributes.get("machine") or attributes.get("provenance") != OBSERVED:
-        return {}
+        return {}  # it is placed, or not created
     return {(_POOL, 0): {"name": attributes["name"]}}
 
 
@@ -186,7 +186,7 @@ def build_computed_attributes(
 ) -> dict[str, Any]:
     """Return the placement attributes; null without a placement."""
     if not vms:
-        provenance = OBSERVED if unplaced else None
+        provenance = OBSERVED if unplaced else None  # it exists without a machine, or not yet
         empty_placement: dict[str, Any] = dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
         return {**empty_placement, "provenance": provenance}
     vm = vms[0]

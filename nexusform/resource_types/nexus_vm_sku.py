@@ -61,8 +61,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
     """Add the SKU to the inventory; a second SKU with one name is a problem."""
-    # Build the SKU for the scheduler; any hardware is accepted.
-    sku = VmSku(
+    sku = VmSku(  # for the scheduler; any hardware is accepted
         name=str(attributes["name"]),
         vcpus=int(attributes["vcpus"]),
         emulator_vcpus=int(attributes.get("emulator_vcpus") or 0),

@@ -39,7 +39,7 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the current state."""
     workspace = attributes.get("workspace") or "default"
-    query = RemoteStateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)
+    query = RemoteStateQuery("", attributes["backend"], attributes.get("config") or {}, workspace)  # reader: set later
     state, problems = context.read_state(query)
     if state is None:
         return DataResult({}, problems)

@@ -39,8 +39,7 @@ MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
-# More nodes than any pool has; a limit, so that a typing error cannot exhaust memory.
-MAXIMUM_NODES: Final = 1_000_000
+MAXIMUM_NODES: Final = 1_000_000  # more nodes than any pool has; a limit, so that a typing error cannot exhaust memory
 
 _POOL: Final = OnChange.REPLACE_POOL
 
@@ -57,8 +56,7 @@ POOL_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
     "labels": build_optional_argument(MapType(STRING), "Labels of the nodes.", on_change=_POOL),
     "sriov_vfs": VFS,
 }
-# Properties of a pool's body set by its arguments.
-POOL_PROPERTIES: Final = frozenset(
+POOL_PROPERTIES: Final = frozenset(  # properties of a pool's body set by its arguments
     {"count", "vmSkuName", "availabilityZones", "mode", "labels", "taints", "upgradeSettings"}
 )
 _DRAIN_SECONDS: Final = 1800
@@ -147,7 +145,7 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
     """Yield a problem unless surge or unavailable is above zero."""
     settings = get_known_blocks(values, "upgrade_settings")
     amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
-    if all(isinstance(amount, str) and amount.rstrip("%").strip("0") == "" for amount in amounts):
+    if all(isinstance(amount, str) and not amount.rstrip("%").strip("0") for amount in amounts):  # "0", "0%" or "00"
         detail = "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1."
         yield Problem((*path, "upgrade_settings"), "invalid-upgrade-settings", detail)
 
@@ -157,7 +155,7 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     # Azure has pools with capitals: the kubelet converts them to lower case when a node registers.
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
-        return []
+        return []  # the names are valid
     detail = (
         f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it. Kubernetes '
         f"rule for names: {rules[0]}."
@@ -168,7 +166,9 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
 def build_pool_demand(
     cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, context: ResourceContext
 ) -> tuple[PoolDemand | None, list[Problem]]:
-    """Build the demand of one pool. `values` are its arguments, `path` their location."""
+    """Build the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, `path` is their
+    location (() for a separate pool).
+    """
     name = str(values.get("vm_sku_name"))
     sku = context.find_sku(name)
     if sku is None:
@@ -182,19 +182,19 @@ def build_pool_demand(
     seconds = settings.get("drain_timeout")
     return (
         PoolDemand(
-            pool,
-            numbers,
-            tuple(f"{cluster}-{pool}-{n}" for n in numbers),
-            sku,
-            build_placement_constraints(values),
-            _build_recreation_triggers(values) if pool != CONTROL_PLANE else (),
-            path,
+            pool=pool,
+            numbers=numbers,
+            names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
+            sku=sku,
+            constraints=build_placement_constraints(values),
+            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # these replace the cluster
+            path=path,
             max_surge=str(settings.get("max_surge") or "1"),
             max_unavailable=str(settings.get("max_unavailable") or "0"),
             is_system=values.get("mode") == "System",
             is_control_plane=pool == CONTROL_PLANE,
             drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
-            count_path=(*path, "count") if path else ("node_count",),
+            count_path=(*path, "count") if path else ("node_count",),  # () is a separate pool
         ),
         [],
     )
@@ -242,7 +242,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the nodes of a prior object; nodes without a machine use no capacity."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
-        return ()
+        return ()  # it was not created
     return tuple(
         PlacedVm(
             pool=node["pool"],
@@ -264,7 +264,7 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the nodes of a prior object without a machine."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
-        return {}
+        return {}  # it was not created
     return {(n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")}
 
 
@@ -337,6 +337,7 @@ def compute_capacity(
 
 
 def _sum_node_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
+    """Return the total CPU and memory as quantities of Kubernetes, whole GiB as such."""
     cpu, memory = sum(size.cpu for size in sizes), sum(size.memory for size in sizes)
     in_gib, remainder = divmod(memory, GIB)
     memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remainder else f"{in_gib}Gi"

@@ -100,7 +100,7 @@ def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
     """Return a problem if `memory_gib` is known and not above 0."""
     memory = values.get("memory_gib")
     if memory is None or not is_set_and_known(memory) or memory > 0:
-        return []
+        return []  # unset, unknown or valid
     return [Problem((*path, "memory_gib"), "invalid-number", '"memory_gib" must be above 0.')]
 
 
@@ -164,8 +164,7 @@ AZURE_BLOCK: Final = NestedBlock(
     'Further Azure properties, for provider "azure".',
     max_items=1,
 )
-# A pool is in the resource group of its cluster.
-POOL_AZURE_BLOCK: Final = NestedBlock(
+POOL_AZURE_BLOCK: Final = NestedBlock(  # a pool is in the resource group of its cluster
     BlockSchema({"body": _BODY}), Nesting.SINGLE, 'Further Azure properties, for provider "azure".', max_items=1
 )
 
@@ -176,7 +175,7 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
     """
     body = get_value_at_path(values, "azure", "body")
     if not is_set_and_known(body):
-        return
+        return  # unset or unknown
     body_path = (*path, "azure", "body")
     properties = get_value_at_path(body, "properties")
     if not isinstance(body, Mapping) or not isinstance(properties, Mapping | _UnsetOrUnknown):
@@ -194,7 +193,7 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
 def check_even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
     """Yield a warning about a control plane with an even number of members."""
     if not isinstance(count, int) or count < 2 or count % 2:
-        return
+        return  # unknown, without redundancy, or odd
     detail = (
         f"etcd needs more than half of its members. {count} members survive the loss of {count // 2 - 1}, "
         f"like {count - 1}, and one more member can fail. Use {count - 1} or {count + 1}."

@@ -103,10 +103,8 @@ def compute_address_order(address: Address) -> tuple[object, ...]:
 
 
 class AddressPattern(Struct, frozen=True):
-    """Address of `-target`, `moved` and `state` commands: a module path, optionally with a resource,
-    optionally with an instance.
-
-    `key` is None if there is none: every instance matches.
+    """Address of `-target`, `moved` and `state` commands: a module path, optionally with a resource, optionally with
+    an instance. Without a key (None) every instance matches.
     """
 
     module: ModulePath
@@ -118,14 +116,14 @@ class AddressPattern(Struct, frozen=True):
     def is_match(self, address: Address) -> bool:
         """Check whether the pattern matches the instance (a module matches everything below it)."""
         if len(address.module) < len(self.module):
-            return False
+            return False  # above the module
         for pattern_step, step in zip(self.module, address.module, strict=False):
             if pattern_step.name != step.name or pattern_step.key not in (None, step.key):
-                return False
+                return False  # in another module
         if not self.type:
-            return True
+            return True  # it is a module
         if len(address.module) > len(self.module) or self.key not in (None, address.key):
-            return False
+            return False  # below the module, or another instance
         return (address.mode, address.type, address.name) == (self.mode, self.type, self.name)
 
     def __str__(self) -> str:
@@ -177,6 +175,7 @@ def parse_address(text: str) -> Address:
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
+    """Return the key at a position, None without one, and the position after it."""
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
     return None, position

@@ -14,10 +14,8 @@ N = TypeVar("N", bound=Hashable)
 
 
 def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N]:
-    """Sort every node after its dependencies; among those that are ready, the lowest position first.
-
-    `dependencies` must refer only to its own keys, and each node needs a position of its own. Nodes of cycles
-    and their dependents are left out.
+    """Sort every node after its dependencies; among ready nodes, the lowest position first. `dependencies` must refer
+    only to its own keys, and each node needs a position of its own. Nodes of cycles and their dependents are left out.
     """
     unmet_counts: dict[N, int] = {}
     dependents: dict[N, list[N]] = {}
@@ -43,7 +41,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
 def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
     """Find one cycle per strongly connected component, starting at its member of lowest position."""
     if len(sort_topologically(dependencies, position)) == len(dependencies):
-        return []
+        return []  # all were sorted
     import networkx as nx
 
     graph: nx.DiGraph[N] = nx.DiGraph()
@@ -55,7 +53,7 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
     for component in nx.strongly_connected_components(graph):
         first = min(component, key=position.__getitem__)
         if len(component) == 1 and not graph.has_edge(first, first):
-            continue
+            continue  # no cycle
         subgraph = graph.subgraph(sorted(component, key=position.__getitem__))
         found_cycles.append(tuple(edge[0] for edge in nx.find_cycle(subgraph, first)))
     return sorted(found_cycles, key=lambda cycle: position[cycle[0]])

@@ -43,9 +43,8 @@ _DECIMAL_DIGITS_PER_BIT: Final = 0.30103  # the logarithm of 2 to base 10
 
 
 def round_number(numerator: int, denominator: int) -> int | Fraction:
-    """Round `numerator / denominator` (> 0) to PRECISION bits, ties to even.
-
-    Raises OverflowError for more than about MAX_DIGITS digits.
+    """Round `numerator / denominator` (denominator > 0) to PRECISION bits, ties to even. Raises OverflowError for
+    more than about MAX_DIGITS digits.
     """
     from fractions import Fraction
 
@@ -71,9 +70,8 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
 
 
 def convert_decimal(decimal: Decimal | float | str) -> int | Fraction:
-    """Convert a decimal, a float (as printed by Python) or text to the nearest number.
-
-    Raises ValueError if it is not a finite number, OverflowError beyond MAX_DIGITS digits.
+    """Convert a decimal, a float (as printed by Python) or text to the nearest number. Raises ValueError if it is not a
+    finite number, OverflowError beyond MAX_DIGITS digits.
     """
     from decimal import Decimal, InvalidOperation
 
@@ -179,10 +177,8 @@ def compute_quotient(left: Number, right: Number) -> Number:
 
 
 def compute_remainder(left: Number, right: Number) -> Number:
-    """Return the remainder of division towards zero: it has the sign of `left`.
-
-    Every step is rounded, so `11 % 5.1` has the same digits as in other implementations. Raises
-    ZeroDivisionError, OverflowError.
+    """Return the remainder of division towards zero: it has the sign of `left`. Every step is rounded, so `11 % 5.1`
+    has the same digits as in other implementations. Raises ZeroDivisionError, OverflowError.
     """
     if left.__class__ is int and right.__class__ is int:
         absolute_remainder = abs(left) % abs(right)
@@ -332,7 +328,7 @@ class Value:
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        # Cached properties of the parts: bits for an unknown part and a marked part, then the size.
+        """Return the cached properties of the parts: bits for an unknown part and a marked part, then the size."""
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw
@@ -353,9 +349,8 @@ class Value:
 
 
 def compute_order_key(value: Value) -> Any:
-    """Return a key that sorts and distinguishes values of one type, without marks.
-
-    Known ones by content (text by code point, numbers by size), then null, then unknown.
+    """Return a key to sort and distinguish values of one type, without marks: known ones by content (text by code
+    point, numbers by size), then null, then unknown.
     """
     raw = value.raw
     if raw is None:
@@ -419,9 +414,8 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 
 
 def add_refinement(value: Value, refinement: Refinement) -> Value:
-    """Add a refinement to an unknown value; a known value, or one of unknown type, is unchanged.
-
-    A number between two equal bounds becomes known, and so does a list with a known number of unknown elements.
+    """Add a refinement to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
+    equal bounds becomes known, and so does a list with a known number of unknown elements.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
@@ -430,16 +424,16 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    # Returns the only possible raw value if it is not null, UNKNOWN if there are several.
+    """Return the only possible raw value if it is not null, UNKNOWN if there are several."""
     if value_type is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
         return refinement.lowest
     length = refinement.shortest
     if length != refinement.longest or not isinstance(value_type, (ListType, MapType, SetType)):
         return UNKNOWN
     if isinstance(value_type, MapType):
-        return UNKNOWN if length else {}
+        return UNKNOWN if length else {}  # its keys are unknown
     if isinstance(value_type, SetType) and length > 1:
-        return UNKNOWN
+        return UNKNOWN  # its elements must differ
     return (Value(value_type.element, UNKNOWN),) * length
 
 
@@ -464,9 +458,8 @@ def get_refinement(value: Value) -> Refinement:
 
 
 def build_set(elements: Iterable[Value], element_type: Type) -> Value:
-    """Build a set: sorted, without duplicates, with the marks of its elements.
-
-    Elements that are not wholly known are kept separate, because each may be any value.
+    """Build a set: sorted, without duplicates, with the marks of its elements. Elements not wholly known are kept
+    separate, because each may be any value.
     """
     known_elements: dict[Any, Value] = {}
     unknown_elements: list[Value] = []
@@ -517,9 +510,8 @@ _COMBINING: Final = frozenset("<>=")
 
 
 def build_prefix(prefix: str) -> Refinement:
-    """Build the refinement of a text with a known prefix.
-
-    A last character that may combine with the next one (`e` with an accent) is omitted.
+    """Build the refinement of a text with a known prefix. Its last character is omitted if it may combine with the
+    next one (`e` with an accent).
     """
     last = prefix[-1:]
     is_final = last.isascii() and not last.isalpha() and last not in _COMBINING
@@ -542,7 +534,7 @@ def _is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:
 
 
 def combine_refinements(first: Refinement, second: Refinement) -> Refinement:
-    """Return the shared properties of two refinements."""
+    """Return the properties certain for a value with either of two refinements."""
     return Refinement(
         not_null=first.not_null and second.not_null,
         prefix=commonprefix([first.prefix, second.prefix]),

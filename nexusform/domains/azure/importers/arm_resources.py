@@ -16,8 +16,7 @@ from nexusform.json_data.plain_data import Path, get_text, get_value_at_path
 
 SHAPE: Final = "unexpected-shape"
 MAX_NUMBER: Final = 10**9
-# Path in the finding for a document without a list.
-_TOP_LEVEL: Final[Path] = ("top level",)
+_TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
 
 
 def normalize_id(arm_id: str) -> str:
@@ -83,7 +82,7 @@ class ArmItem:
     def read_text(self, key: str, default: str) -> str: ...
 
     def read_text(self, key: str, default: str | None = None) -> str | None:
-        """Return a string field; the default if it is absent or empty."""
+        """Return a string field; the default if it is absent or empty, and after a finding for another type."""
         value = self.read_value(key)
         if value is None or _is_valid_unicode_string(value):
             return value or default
@@ -91,7 +90,7 @@ class ArmItem:
         return default
 
     def read_required_text(self, key: str) -> str | None:
-        """Return a string field; add a finding if it is absent."""
+        """Return a string field; None with a finding if it is absent, empty or of another type."""
         value = self.read_text(key)
         if self.read_value(key) in (None, ""):
             self.report(key, "missing-field", f'"{key}" is missing.')
@@ -104,7 +103,7 @@ class ArmItem:
     def read_number(self, key: str, default: int) -> int: ...
 
     def read_number(self, key: str, default: int | None = None) -> int | None:
-        """Return a whole number from 0 to MAX_NUMBER; the default if it is absent."""
+        """Return a whole number from 0 to MAX_NUMBER; the default if it is absent, and after a finding if invalid."""
         value = self.read_value(key)
         if value is None:
             return default
@@ -116,7 +115,7 @@ class ArmItem:
         return int(value)
 
     def read_required_number(self, key: str) -> int | None:
-        """Return a whole number; add a finding if it is absent."""
+        """Return a whole number; None with a finding if it is absent or invalid."""
         value = self.read_number(key)
         if self.read_value(key) is None:
             self.report(key, "missing-field", f'"{key}" is missing.')
@@ -209,6 +208,7 @@ def read_arm_resources(
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [ArmItem(file, path, document, findings)]
+    # The document is no list; it may be an error of Azure.
     parts = [get_value_at_path(document, "error", key) for key in ("code", "message")]
     error_message = ": ".join(part.rstrip(".") for part in parts if _is_valid_unicode_string(part))
     detail = (
@@ -228,7 +228,7 @@ def is_resource_list(document: Any) -> bool:
 def _find_list_key(document: Any) -> str | None:
     """Return the key of the resource list in a document, None if it has none."""
     if not isinstance(document, Mapping) or "id" in document:
-        return None
+        return None  # no object, or a single resource
     return next((key for key in _LIST_KEYS if key in document), None)
 
 

@@ -129,7 +129,7 @@ class _WhatIfChangeReader:
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
             kind, names = _parse_nexus_resource_id(arm_id)
             if not kind:
-                continue
+                continue  # of another type
             change_type = get_text(value, "changeType").lower()
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
@@ -145,7 +145,7 @@ class _WhatIfChangeReader:
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add the change of one Operator Nexus resource."""
+        """Add the change of one Operator Nexus resource, `unchanged` with action and body; report an unusable one."""
         title = unchanged.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
@@ -159,16 +159,14 @@ class _WhatIfChangeReader:
             self._report(path, "unknown-in-plan", detail)
             return
         if action is None:
-            detail = f'its changeType "{change_type}" is unknown.'
-            self._report(path, SHAPE, detail)
+            self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
         body: Mapping[str, Any] = {}
         if action in (AzAction.CREATE, AzAction.UPDATE):
             parent = document.get("resourceConfigurationChanges") if self._is_stack else document
             after = get_value_at_path(parent, "after")
             if not isinstance(after, Mapping):
-                detail = f'{title}: "after" must be an object, not {describe_type(after)}.'
-                self._report(path, SHAPE, detail)
+                self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
                 return
             body = {name: after[name] for name in _BODY_FIELDS if name in after}
         expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
@@ -228,7 +226,7 @@ def _parse_nexus_resource_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse kind and names from an ARM id; return ("", ()) for other types."""
     _, separator, suffix = arm_id.rpartition("/providers/")
     parts = suffix.split("/")
-    if not separator or len(parts) % 2 == 0:
+    if not separator or len(parts) % 2 == 0:  # not NAMESPACE/TYPE/NAME[/TYPE/NAME]
         return "", ()
     type_name = "/".join([parts[0], *parts[1::2]])
     kind = KIND_OF.get(type_name.lower(), "")

@@ -99,7 +99,7 @@ class AzExport(Struct, frozen=True):
 
 def read_export_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> AzExport:
     """Read every file of an export directory. `names` are the files in the directory; `read` may raise FileProblem.
-    Racks and machines must be in files of their own, in a file of mixed kinds, or in the definition of a Nexus cluster.
+    Report missing files of racks or machines, unless a file of mixed kinds or a Nexus cluster may have them.
     """
     export = AzExport()
     base = directory.rstrip("/") or "/"
@@ -130,7 +130,7 @@ def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[
     """Find export files that are directories, pipes or other special files: `exists` raises FileProblem for them."""
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
-        if standard.name not in names:
+        if standard.name not in names:  # listed ones are regular
             try:
                 exists(f"{base}/{standard.name}")
             except FileProblem:
@@ -176,14 +176,14 @@ CAPTURE_NODES: Final = (
 
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
-    """Find errors for racks and machines missing in the export. A planned Nexus cluster defines both."""
+    """Build an error for each missing list of racks or machines; none if a Nexus cluster can define both."""
     missing = [
         kind
         for kind in BASE_KINDS
         if not items.list_resources(kind) and kind not in items.listed_kinds | items.unreadable_kinds
     ]
     if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
-        return []
+        return []  # it defines both
     return [
         Problem(
             (),
@@ -198,11 +198,11 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: creation times matter."""
+    """Build warnings about other missing kinds, none for a planned site. `numbers_nodes`: creation times matter."""
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
-        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters
+        is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters  # has a warning of its own
         if kind not in items.listed_kinds and not is_contradicted:
             yield from _list_capture_warnings(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
@@ -250,7 +250,7 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
 
 
 def _list_capture_warnings(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
-    """Find warnings about a kind of workload captured in part or not at all."""
+    """Build a warning about a kind of workload captured in part or not at all."""
     command = build_capture_command(kind)
     if not items.list_resources(kind):
         name = _FILES[kind].name

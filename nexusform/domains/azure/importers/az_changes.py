@@ -97,9 +97,9 @@ class NewAgentPool(Struct, frozen=True):
 
 
 class ResourcesAfterChanges(Struct, frozen=True):
-    """Resources of a site after the changes. `pools`: new agent pools. `recreated_ids`: id keys of re-created clusters
-    and VMs. `addresses`: address in the other tool by id key of new objects, in creation order. `affected_ids`: id keys
-    of new and changed objects in execution order; an existing pool counts as its cluster.
+    """Resources of a site after the changes; ids in lower case. `pools`: new agent pools. `recreated_ids`: re-created
+    clusters and VMs. `addresses`: address in the other tool by id of new objects, in creation order. `affected_ids`:
+    new and changed objects in execution order; an existing pool counts as its cluster.
     """
 
     items: AzResources
@@ -122,20 +122,19 @@ def _index_by_id(items: Iterable[ArmItem]) -> dict[str, ArmItem]:
 
 
 class _ChangedSite:
-    """Bodies of a site by kind and id key, with changes applied in turn."""
+    """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
     def __init__(self, items: AzResources, findings: list[Problem]) -> None:
         self.items = items
         self.findings = findings
         self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
-        keys: dict[str, None] = {}
+        self.locations: dict[str, None] = {}
         for kind in ("racks", "bare_metal_machines"):
-            keys |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
+            self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
         for item in items.list_resources("clusters"):
-            keys[read_extended_location(item, "clusterExtendedLocation")] = None
-        keys.pop("", None)
-        self.locations = keys
+            self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
+        self.locations.pop("", None)  # resources without one
         self.skus = set(CATALOGUES[NEWEST].vm_skus)
         names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
@@ -153,7 +152,7 @@ class _ChangedSite:
         owners = self.clusters_losing_pools - self.recreated_ids
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
-        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)
+        items = replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names)  # no pools may be left
         return ResourcesAfterChanges(
             items=items,
             pools=tuple(self.pools),
@@ -165,24 +164,22 @@ class _ChangedSite:
     def apply_change(self, change: ToolChange) -> None:
         """Apply one change to the current bodies."""
         if change.action is AzAction.KEEP:
-            return
+            return  # nothing changes
         key = self._find_id_key(change)
         if key is None:
-            return
+            return  # reported, or a pool deleted with its cluster
         cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
-        exists = key in self.bodies[change.kind] or self._is_only_initial_pool(change, key)
+        exists = key in self.bodies[change.kind] or self._is_initial_pool(change, key)
         if not self._is_consistent_with_inventory(change, exists=exists):
-            return
-        # Changes of a cluster precede those of its pools.
-        self.affected_ids[cluster_key] = None
-        self.affected_ids[key] = None
+            return  # reported
+        self.affected_ids |= {cluster_key: None, key: None}  # changes of a cluster precede those of its pools
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
         if not self._has_known_placement_values(change, exists=exists and change.action is not AzAction.REPLACE):
-            return
+            return  # reported
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
             return
@@ -195,15 +192,15 @@ class _ChangedSite:
     # --- identification of the object ---
 
     def _find_id_key(self, change: ToolChange) -> str | None:
-        """Find or build the id key of the changed object. Return None if it is ambiguous or a pool without its cluster,
-        with a finding except for the deletion of such a pool.
+        """Find or build the lower-case id of the changed object. Return None if it is ambiguous, or a pool without its
+        cluster; both are reported, except the deletion of such a pool.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
         cluster_id = change.id.rpartition("/")[0].rpartition("/")[0]  # without /agentPools/NAME
         owner = self._find_or_build_id_key(CLUSTERS, change.names[0], cluster_id, change)
         if owner is None:
-            return None
+            return None  # reported
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
         if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
@@ -214,7 +211,7 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Find the id key of an object by id or name, or build one; None with a finding if several have the name."""
+        """Return the lower-case id of an object, found by name or a new one; None after a report of several."""
         if arm_id:
             return normalize_id(arm_id)
         suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
@@ -248,7 +245,7 @@ class _ChangedSite:
     # --- unknown values ---
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
-        """Return True if every value relevant to placement is known; report the unknown ones."""
+        """Return True if all values for placement are known and, for a new object, present; report the others."""
         decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
         is_complete = True
         for path, reason in change.unknown.items():
@@ -262,9 +259,9 @@ class _ChangedSite:
             self._report(change, SHAPE, detail, ("properties",))
             return False
         if not is_complete or not self._has_known_skus(change):
-            return False
+            return False  # reported above
         if exists:
-            return True
+            return True  # absent values stay
         missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value_at_path(properties, *path) is None]
         for path in missing:
             self._report(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
@@ -297,10 +294,12 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Keep a known location of a new object; without one set the only site's. Remove and report others."""
+        """Keep a known location of a new object; without one set the only site's. Else remove it, and report it if the
+        inventory has locations.
+        """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
-            return
+            return  # it is known
         body.pop("extendedLocation", None)
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
@@ -337,13 +336,13 @@ class _ChangedSite:
 
     # --- agent pools ---
 
-    def _is_only_initial_pool(self, change: ToolChange, key: str) -> bool:
-        """Return True if an existing cluster has the pool; its initial pools are added if it lists none."""
+    def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
+        """Return True if an existing cluster has the pool; if it lists no pools, its initial ones are added before."""
         if change.kind != POOLS:
-            return False
-        owner = key.rpartition("/")[0].rpartition("/")[0]
+            return False  # no pool
+        owner = key.rpartition("/")[0].rpartition("/")[0]  # without /agentpools/NAME
         if owner in self.addresses:
-            return False
+            return False  # a new cluster gets its initial pools on creation
         self._add_initial_pools(owner)
         return key in self.bodies[POOLS]
 
@@ -352,7 +351,7 @@ class _ChangedSite:
         pool_bodies = self.bodies[POOLS]
         cluster = self.bodies[CLUSTERS].get(owner)
         if cluster is None or any(key.startswith(f"{owner}/agentpools/") for key in pool_bodies):
-            return
+            return  # unknown, or its pools are listed
         for entry in cluster.read_objects(INITIAL_POOLS):
             name = entry.read_text("name")
             if name:
@@ -364,24 +363,24 @@ class _ChangedSite:
         if exists and change.action is not AzAction.REPLACE:
             self.bodies[POOLS][key] = self._update_item(change, key)
             return
-        if exists:
+        if exists:  # re-created
             self._remove_object(change, key)
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(owner, []):
+        for pool in read_agent_pools_by_cluster([item]).get(owner, []):  # none if the body is malformed
             self.pools.append(NewAgentPool(owner, pool, change.address))
             self.addresses[key] = change.address
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._is_only_initial_pool(change, key)
+        self._is_initial_pool(change, key)  # the other initial pools stay
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()
             self.bodies[POOLS] = {pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")}
         if change.kind != POOLS:
-            return
+            return  # only a pool has nodes in the body of another object
         owner = key.rpartition("/agentpools/")[0]
         self.clusters_losing_pools.add(owner)
         cluster = self.bodies[CLUSTERS][owner]
@@ -405,5 +404,5 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
-    """Return True if one path is a prefix of the other."""
+    """Return True if one path is a prefix of the other (zip ends with the shorter one); "*" matches any step."""
     return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))

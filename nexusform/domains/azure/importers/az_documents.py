@@ -67,7 +67,7 @@ class AzResources(Struct, frozen=True):
 
 
 def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
-    """Read every resource of an export."""
+    """Read every resource of an export, and the completeness of each kind; add findings about unreadable files."""
     by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
     export_times: list[tuple[str, Any]] = []
     unreadable_kinds: set[str] = set()
@@ -91,7 +91,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             new_findings = findings[finding_count:]
             has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
-                unreadable_kinds |= {kind} if has_errors and not kinds else set()
+                unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
                 kinds.add(kind)
             if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
@@ -123,7 +123,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
-        return ()
+        return ()  # without a list, none is missing in it
     clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
     owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
@@ -159,7 +159,7 @@ class _ResourceSorter:
         self._repeated: list[ArmItem] = []
 
     def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Add resources under the kind of their type, else of the file. Return the kinds added."""
+        """Add resources under the kind of their type, else of the file (`kind`). Return these kinds; report others."""
         unread: dict[str, ArmItem] = {}
         added_kinds: set[str] = set()
         for item in items:
@@ -177,13 +177,13 @@ class _ResourceSorter:
         return added_kinds
 
     def _is_repeated(self, item: ArmItem, kind: str) -> bool:
-        """Return True if an identical resource was read before."""
+        """Return True if an identical resource was read before, and record it for a warning."""
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
-            return False
+            return False  # no id to compare
         first_item = self._known.setdefault((kind, normalize_id(arm_id)), item)
         if first_item is item or not first_item.is_equal(item):
-            return False
+            return False  # the first, or a different one
         self._repeated.append(item)
         return True
 
@@ -239,7 +239,7 @@ _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
-        return document
+        return document  # no template
     values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
@@ -300,7 +300,7 @@ def _parse_concatenated(text: str) -> list[Any] | None:
         if position == len(text):
             return documents
         if text[position] not in "{[":
-            return None
+            return None  # no JSON object or list
         try:
             document, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError:

@@ -86,10 +86,10 @@ class ImportedSite(Struct, frozen=True):
 def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES) -> tuple[ImportedSite, ...]:
     """Build the objects of all sites. A VM SKU used by several sites belongs to the first, with its largest sizes."""
     site_list = list(sites)
-    largest: dict[str, VmSku] = {}
+    largest_skus: dict[str, VmSku] = {}
     for sku in chain.from_iterable(site.inventory.vm_skus for site in site_list):
-        current = largest.get(sku.name, sku)
-        largest[sku.name] = replace(
+        current = largest_skus.get(sku.name, sku)
+        largest_skus[sku.name] = replace(
             sku,
             vcpus=max(sku.vcpus, current.vcpus),
             memory_gib=max(sku.memory_gib, current.memory_gib),
@@ -98,9 +98,9 @@ def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes 
     assigned_skus: set[str] = set()
     imported_sites = []
     for site in site_list:
-        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus
+        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus  # each by one site only
         assigned_skus |= declared_skus
-        imported_sites.append(_SiteImport(site, recorded_nodes, largest, declared_skus).build_site())
+        imported_sites.append(_SiteImport(site, recorded_nodes, largest_skus, declared_skus).build_site())
     return tuple(imported_sites)
 
 
@@ -165,6 +165,7 @@ class _SiteImport:
     # --- racks and machines ---
 
     def _build_rack(self, rack: AzRack) -> ImportedSiteObject:
+        """Build a rack without machines of its own: each machine is a separate object."""
         rack_id = f"{self.name}/{rack.name}"
         attributes = {
             "id": rack_id,
@@ -186,7 +187,7 @@ class _SiteImport:
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
         used_slots: set[tuple[str, int]] = set()
-        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):
+        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):  # no slot: last
             slot = machine.slot
             while slot < 1 or (machine.rack, slot) in used_slots:
                 slot += 1
@@ -201,7 +202,7 @@ class _SiteImport:
                 "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
                 **machine.facts,
-                "cordoned": None,
+                "cordoned": None,  # an argument; cordon_status is observed
                 "occupied": self.occupied.get(machine.name, []),
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
@@ -221,17 +222,16 @@ class _SiteImport:
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
         pools = self._build_pools(cluster)
         skus = [plane_sku, *(pool["vm_sku_name"] for pool in pools.values())]
-        missing = [sku for sku in skus if sku not in self.skus]
-        if missing:
-            self._count_cluster_as_occupied(cluster, missing)
+        unknown_skus = [sku for sku in skus if sku not in self.skus]
+        if unknown_skus:
+            self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
         for duplicate in cluster.duplicate_nodes:
             self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
-        plane_count = cluster.control_plane_count or max(len(plane), 1)
+        plane_count = cluster.control_plane_count or max(len(plane), 1)  # 0: unknown
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
-            pool_nodes = by_pool.get(name, [])
-            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], pool_nodes)
+            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], by_pool.get(name, []))
         cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
             "id": cluster_id,
@@ -250,8 +250,7 @@ class _SiteImport:
             "node_count": len(nodes),
         }
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
-        # VM SKUs with a block of their own.
-        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
+        sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # VM SKUs with a block of their own
         sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
         references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.custom_skus}
         group = extract_resource_group(cluster.id)
@@ -263,14 +262,14 @@ class _SiteImport:
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
-                continue
-            if name in uncaptured or not cluster.has_pool_list:
+                continue  # of another cluster, or nothing is recorded
+            if name in uncaptured or not cluster.has_pool_list:  # recorded arguments precede
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools
 
-    def _count_cluster_as_occupied(self, cluster: AzCluster, missing: Sequence[str]) -> None:
-        """Report a cluster with unknown VM SKUs and count its nodes as occupied capacity."""
-        reason = f"the size is unknown for {missing[0]}" if missing[0] else "it names no VM SKU"
+    def _count_cluster_as_occupied(self, cluster: AzCluster, unknown_sku: str) -> None:
+        """Report a cluster with an unknown VM SKU ("": none named) and count its nodes as occupied capacity."""
+        reason = f"the size is unknown for {unknown_sku}" if unknown_sku else "it names no VM SKU"
         detail = f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
         self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
@@ -284,9 +283,9 @@ class _SiteImport:
         """
         recorded_pool = self.recorded_nodes.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
         by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
-        names = {node.name for node in by_number.values()}
+        numbered_names = {node.name for node in by_number.values()}
         for node in existing_nodes:
-            if node.name not in names:
+            if node.name not in numbered_names:
                 self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
@@ -307,8 +306,8 @@ class _SiteImport:
             "provenance": OBSERVED,
         }
         if node is None:
-            return record
-        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])
+            return record  # it is missing on the site
+        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])  # the pool's, if its own is unknown
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
             self._add_capacity_beyond_sku(node, node.placement.machine, sku)
@@ -318,15 +317,16 @@ class _SiteImport:
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
         """Record the capacity of a node beyond its VM SKU as occupied, in whole GiB, on the SKU's number of cells."""
         excess = AzVmSize(
-            max(node.shape.cpu_cores - sku.host_vcpus, 0),
-            max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
-            max(node.shape.disk_gib - sku.disk_gib, 0),
-            sku.numa_cells,
+            cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
+            memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
+            disk_gib=max(node.shape.disk_gib - sku.disk_gib, 0),
+            numa_cells=sku.numa_cells,
         )
         if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
             self._add_occupied_machine_capacity(f"{node.name} beyond {sku.name}", machine, excess)
 
     def _build_location_attributes(self, placement: AzVmLocation | None) -> dict[str, Any]:
+        """Build machine, rack and zone of a VM; None without a placement."""
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
         zone = self.zones.get(placement.rack)
@@ -335,8 +335,8 @@ class _SiteImport:
     # --- plain VMs ---
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
-        """Build the plain VMs, each with its sort key."""
-        # Collect possible targets of placement hints by name.
+        """Build the plain VMs, each with its sort key: time of creation, then name."""
+        # Collect possible targets of placement hints by name; a rack takes precedence, then a machine.
         racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
         machines = {
             machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
@@ -360,8 +360,9 @@ class _SiteImport:
                 missing_targets.append(extract_name(hint.resource_id))
                 continue
             references["placement_hint", len(hints), "resource_id"] = target
+            _, target_id = target
             values = {"scheduling_execution": hint.scheduling_execution, "scope": hint.scope}
-            hints.append({"hint_type": hint.hint_type, "resource_id": target[1], **values})
+            hints.append({"hint_type": hint.hint_type, "resource_id": target_id, **values})
         if missing_targets:
             detail = (
                 f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not on '
@@ -372,7 +373,7 @@ class _SiteImport:
             "id": vm_id,
             "site_id": self.name,
             "name": vm.name,
-            "cpu_cores": max(vm.shape.cpu_cores, 2),
+            "cpu_cores": max(vm.shape.cpu_cores, 2),  # these are the minima of the arguments
             "memory_gib": max(vm.shape.memory_gib, 1),
             "disk_gib": vm.shape.disk_gib,
             "numa_cells": max(vm.shape.numa_cells, 1),
@@ -387,7 +388,7 @@ class _SiteImport:
     # --- occupied capacity ---
 
     def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
-        """Count a VM without an object as occupied capacity of its machine."""
+        """Count a VM without an object as occupied capacity of its machine, or as unplaced without a machine."""
         if placement is None:
             self.counts["unplaced"] += 1
             return
@@ -471,16 +472,17 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
     """Return a cluster without these pools and their nodes."""
     attributes = cluster.attributes
     nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
-    remaining = {
+    kept = {
         "agent_pool": {name: pool for name, pool in attributes["agent_pool"].items() if name not in names},
         "agent_pool_order": [name for name in attributes["agent_pool_order"] if name not in names],
         "nodes": nodes,
         "node_count": len(nodes),
     }
+    # A reference of a pool has the path ("agent_pool", NAME, "vm_sku_name").
     references = {
         path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
     }
-    return replace(cluster, attributes={**attributes, **remaining}, references=references)
+    return replace(cluster, attributes={**attributes, **kept}, references=references)
 
 
 class UnmanagedAzVm(Struct, frozen=True):
@@ -497,7 +499,7 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:
-            continue
+            continue  # all its nodes are managed
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
                 yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)
@@ -515,13 +517,13 @@ Values: TypeAlias = Mapping[str, Any]
 
 def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
     """Build the record of a machine. `before` is its last record; `is_requested`: the applied arguments cordon
-    it. `since` is the time of the first read with this status, None for a machine in service.
+    it. In the result, `since` is the time of the first read with this status, None for a machine in service.
     """
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
     record["message"] = machine.status_message
     record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
     if record["cordoned_by"] == CordonOwner.NEXUSFORM and before.get(CORDONED_BY_ACTION) and not is_requested:
-        record[CORDONED_BY_ACTION] = True
+        record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
     since = (before.get("since") or time) if is_unchanged else time
     record["since"] = since if find_observed_reasons(record) else None
@@ -529,7 +531,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon; None without a cordon."""
+    """Find the owner of a cordon: as recorded, else by the request or Azure's message; None without a cordon."""
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
@@ -542,9 +544,11 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note of a rack or machine from the machines of its site by name; {} if none is listed."""
+    """Build the note of a machine, {} if it is not in `machines` (of the site, by name); or of a rack, with a record of
+    each listed machine (None, to remove the records, if none is listed).
+    """
     before = get_mapping(recorded_note, OBSERVED_KEY)
-    if "rack_id" in attributes:
+    if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:
             return {}

@@ -100,7 +100,7 @@ def read_sites(
 def _report_uncaptured_kinds(
     items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
-    """Report kinds that were not captured, unless there are errors."""
+    """Report kinds missing in the export; optional ones only without other errors."""
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
@@ -148,17 +148,17 @@ def _build_inventory(
     """Build the inventory of one site from its resources."""
     catalogue = CATALOGUES[NEWEST]
     unreadable = items.unreadable_kinds | items.incomplete_kinds
-    if ANY in items.unreadable_kinds:
+    if ANY in items.unreadable_kinds:  # a mixed file may have them
         unreadable |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
-        racks,
-        get_mapping(machine_sku_by_id),
-        read_rack_skus(items.list_resources("rack_skus")),
-        "racks" not in unreadable,
+        racks=racks,
+        by_sku_id=get_mapping(machine_sku_by_id),
+        rack_skus=read_rack_skus(items.list_resources("rack_skus")),
+        has_rack_list="racks" not in unreadable,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
-    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # a machine without its rack is not read
+    if not racks and unreadable.isdisjoint(_BASE_KINDS):  # not captured: a site to be built
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
     clusters, nodes, skus = read_clusters(
@@ -169,8 +169,7 @@ def _build_inventory(
         machines,
         racks.values(),
         catalogue.machine_skus,
-        # Skipped machines have an error of their own.
-        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)
+        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)  # skipped machines have an error of their own
         and len(machines) >= len(items.list_resources("bare_metal_machines")),
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
@@ -197,7 +196,7 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the only Nexus cluster; return None if there is none or several."""
+    """Read the update strategy of the only Nexus cluster; None without one, or with a field of a wrong type."""
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
@@ -243,7 +242,7 @@ def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
         (),
         "more-findings",
         f"and {hidden_count} more, not shown.",
-        ordered[MAX_FINDINGS].severity,
+        ordered[MAX_FINDINGS].severity,  # of the most severe one not shown
         file=ordered[MAX_FINDINGS].file,
     )
     return (*ordered[:MAX_FINDINGS], summary)
@@ -260,7 +259,7 @@ def resolve_vm_placements(
     *,
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
-    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by id key. A VM on an
+    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by lower-case id. A VM on an
     unlisted machine gets no placement and a finding if the machines were read (`has_machine_list`). VMs
     without a machine are counted.
     """
@@ -277,7 +276,7 @@ def resolve_vm_placements(
     for listed_vm in ordered:
         machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
         if machine is None:
-            if not listed_vm.machine_id:
+            if not listed_vm.machine_id:  # not scheduled
                 unplaced.append(listed_vm)
             elif has_machine_list:
                 listed_vm.item.report(
@@ -288,7 +287,7 @@ def resolve_vm_placements(
                     Severity.WARNING,
                 )
             placed.append(replace(listed_vm.vm, shape=_fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)))
-            continue
+            continue  # without a placement
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
         if hardware is not None:
@@ -304,9 +303,9 @@ def resolve_vm_placements(
 
 
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
-    """Return the shape with the minimum number of NUMA cells that holds it."""
+    """Return the shape with the fewest NUMA cells able to hold it, all cells of the machine at most."""
     if hardware is None:
-        return shape
+        return shape  # without known hardware, as requested
     cells = max(shape.numa_cells, 1)
     while cells < hardware.cells and (
         -(-shape.cpu_cores // cells) > hardware.cpus_per_cell  # per cell, rounded up
@@ -338,6 +337,7 @@ def _add_vm_to_machine_load(
 
 
 def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
+    """Return True if a load exceeds the total vCPUs, memory or disk of the hardware."""
     return (
         load.cpu_cores > hardware.cells * hardware.cpus_per_cell
         or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell
@@ -369,7 +369,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
             continue
         message = item.read_text("detailedStatusMessage", "")
         name = item.read_text("name") or extract_name(item.read_text("id", ""))
-        if kind == "agent_pools":
+        if kind == "agent_pools":  # CLUSTER/POOL
             name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
         text = " ".join(message.split()).rstrip(".")
         reason = ": ".join(filter(None, (status, text)))
@@ -377,7 +377,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
-    """Find pools with fewer nodes than their count, if the nodes were captured."""
+    """Find pools with fewer nodes than their count, if both were captured: initial counts may be outdated."""
     if not cluster.has_node_list:
         return
     node_counts = Counter(node.pool for node in cluster.nodes)
@@ -394,7 +394,7 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
     by_state: dict[tuple[str, str], list[AzFailure]] = {}
     for failure in failures:
         by_state.setdefault((failure.kind, failure.state), []).append(failure)
-    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)
+    states = sorted((FAILURE_KINDS.index(kind), kind, state) for kind, state in by_state)  # in order of the kinds
     return [
         Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
         for _, kind, state in states
@@ -407,7 +407,7 @@ def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFa
     location = f" of {site}" if site else ""
     subject = format_count(len(failures), _KIND_NAMES[kind])
     names = format_first_items(labels, _MAX_FAILURES)
-    if not state:
+    if not state:  # missing nodes (find_missing_nodes)
         verb = select_word_form(len(failures), "lacks", "lack")
         return (
             f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."

@@ -80,7 +80,7 @@ _RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list
 
 
 def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
-    """Read the racks by id key; report and skip a second rack of the same name."""
+    """Read the racks by lower-case id; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
     names: set[str] = set()
     for name, item in iterate_named_items(items):
@@ -106,7 +106,7 @@ def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachi
 
 
 class MachineReadOptions(Struct, frozen=True):
-    """Options for reading machines: racks by id key, user-defined machine SKUs by SKU id, rack SKUs by name.
+    """Options for reading machines: racks by lower-case id, user-defined machine SKUs by SKU id, rack SKUs by name.
     `has_rack_list`: the list of racks was read, so an unknown rack is an error.
     """
 
@@ -117,19 +117,19 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by id key; report and skip those without name, rack or slot."""
+    """Read the machines by lower-case id; report and skip those without name, rack or slot."""
     by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
     options = replace(options, by_sku_id=by_sku_id)
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
-        return {}
+        return {}  # reported
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
     without_roles: list[tuple[ArmItem, AzMachine]] = []
     for item in item_list:
         machine = _read_machine(item, options)
         if machine is None:
-            continue
+            continue  # reported, or in an unread rack
         if machine.name in names:
             item.report("name", "duplicate-machine", f'the machine "{machine.name}" is listed twice.')
             continue
@@ -145,7 +145,7 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
     """Return True, with one finding, if all of several machines lack a required field."""
     missing_fields = [name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)]
     if len(items) < 2 or not missing_fields:
-        return False
+        return False  # complete, or a single machine
     items[0].report(
         missing_fields[0],
         "missing-field",
@@ -157,15 +157,15 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 
 def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
-    """Read a machine; add a finding and return None without name, rack or slot. Without a state it is not ready."""
+    """Read a machine; report it and return None without name, slot or a known rack. Without a state it is not ready."""
     name = item.read_required_text("name")
     rack_id = item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
     if name is None or rack_id is None or slot is None:
-        return None
+        return None  # reported above
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
-        if options.has_rack_list:
+        if options.has_rack_list:  # else the missing list is reported
             item.report(
                 "rackId",
                 "unknown-rack",
@@ -183,7 +183,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
         if sku is None:
             _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
-    if item.read_value("machineRoles") is None:
+    if item.read_value("machineRoles") is None:  # before API 2024-07
         facts["roles"] = [find_role_in_sku(sku_id) or slot_role]
     return AzMachine(
         name=name,
@@ -204,7 +204,7 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
-        if fact.name == "roles":
+        if fact.name == "roles":  # a list; if absent, the caller derives it
             facts["roles"] = list(parse_machine_roles(item.read_texts(fact.export_field)))
             continue
         text = item.read_text(fact.export_field)
@@ -226,9 +226,9 @@ def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> t
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
-    """Add one warning about roles derived from SKU ids (exports before API 2024-07 have none)."""
+    """Add one warning about machines without roles (exports before API 2024-07), at the first of them."""
     if not machines:
-        return
+        return  # all have roles
     item, _ = machines[0]
     with_role = sum(find_role_in_sku(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
@@ -245,6 +245,7 @@ def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None
 
 
 def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool) -> None:
+    """Report a machine of unknown hardware; suggest also a list of rack SKUs unless `has_rack_skus`."""
     remedy = f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "your own machine block"
     hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
@@ -273,7 +274,7 @@ def parse_machine_roles(labels: Iterable[str]) -> tuple[str, ...]:
 def read_planned_site(
     clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
-    """Read the racks and machines defined by Nexus clusters, by id key. Every machine counts as ready."""
+    """Read the racks and machines defined by Nexus clusters, by lower-case id. Every machine counts as ready."""
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
@@ -281,7 +282,7 @@ def read_planned_site(
         definitions = [single, *cluster.read_objects("computeRackDefinitions")]
         for number, definition in enumerate(definitions):
             if definition is None:
-                continue
+                continue  # no single rack
             serial_number = definition.read_text(
                 "rackSerialNumber", f"{cluster.read_text('name', 'cluster')}-rack{number}"
             )
@@ -309,7 +310,7 @@ def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOpt
     """Read a machine from the definition of a Nexus cluster; it counts as ready."""
     slot = server.read_required_number("rackSlot")
     if slot is None:
-        return None
+        return None  # reported above
     sku, role = _find_server(rack, slot, options.rack_skus)
     name = server.read_text("machineName", f"{rack.name}-slot{slot:02d}")
     return AzMachine(

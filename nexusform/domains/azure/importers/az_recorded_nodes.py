@@ -33,13 +33,12 @@ class RecordedPoolNodes(Struct, frozen=True):
     arguments: Mapping[str, Any] | None = None
 
 
-# Recorded pools by cluster id and pool name.
-RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]
+RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]  # recorded pools by cluster id and pool name
 NO_NODES: Final[RecordedNodes] = {}
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Collect the nodes and pools from attributes of objects in state."""
+    """Collect the nodes and pools from attributes of objects in state. A separate pool names its cluster."""
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
@@ -62,9 +61,9 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *arguments]):
         pool_arguments = arguments.get(key, RecordedPoolNodes()).arguments
-        azure_arguments = pool_arguments and {
-            name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments
-        }
+        azure_arguments = None
+        if pool_arguments is not None:
+            azure_arguments = {name: pool_arguments[name] for name in POOL_ARGUMENTS if name in pool_arguments}
         pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=azure_arguments)
     return pools
 
@@ -83,7 +82,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     those with a machine first.
     """
     numbers = recorded_pool.numbers
-    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
+    assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}  # recorded
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
     unassigned.sort(key=lambda node: (node.placement is None, node.created_at, node.name))

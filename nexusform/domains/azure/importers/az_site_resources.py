@@ -43,8 +43,7 @@ _NEXT_BUNDLE: Final = "components:"
 _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
-# Id key, name and number of addresses.
-_Network: TypeAlias = tuple[str, str, int | None]
+_Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and number of addresses
 
 
 def read_site_resources(items: AzResources) -> SiteResources:
@@ -54,6 +53,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
     appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
     minors = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
+    # The ends of support and of availability.
     ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, minors))}
     names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
@@ -62,7 +62,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
         storage=appliances if APPLIANCES in listed else None,
-        volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,
+        volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,  # number and MiB
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=tuple(ends_by_version) if VERSIONS in listed else None,
         supported_until=tuple((version, until) for version, (until, _) in ends_by_version.items() if until),
@@ -75,7 +75,7 @@ def read_site_resources(items: AzResources) -> SiteResources:
 
 
 def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
-    """Build the name of each network by id key, with its resource group if it is not unique."""
+    """Build the name of each network by lower-case id, with its resource group if it is not unique."""
     counts = Counter(name for _, name, _ in networks)
     names: dict[str, str] = {}
     for key, name, _ in networks:
@@ -140,7 +140,7 @@ def _explain_unusable_network(network: ArmItem) -> str:
     states = map(network.read_text, ("provisioningState", "detailedStatus"))
     failure = next((state for state in states if state in _UNUSABLE_STATES), None)
     if failure is None:
-        return ""
+        return ""  # usable, or unknown
     return ": ".join(filter(None, (failure, network.read_text("detailedStatusMessage"))))
 
 
@@ -150,7 +150,7 @@ def _read_appliances(items: Iterable[ArmItem]) -> Iterator[ApplianceUsage]:
 
 
 def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -> Iterator[ClusterNetworks]:
-    """Read the networks of clusters; skip clusters without any. `names`: names of networks by id key."""
+    """Read the networks of clusters; skip clusters without any. `names`: names of networks by lower-case id."""
     for item in items:
         name, network = item.read_text("name"), item.read_object("networkConfiguration")
         if name is None or network is None:
@@ -185,7 +185,7 @@ def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple
 
 
 def _count_vms_by_network(items: Iterable[ArmItem]) -> Counter[str]:
-    """Count the attached VMs of each network by id key."""
+    """Count the attached VMs of each network by lower-case id."""
     return Counter(
         normalize_id(attachment.read_text("attachedNetworkId", ""))
         for item in items
@@ -202,7 +202,7 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
         if dash:
             size = int(IPv4Address(last)) - int(IPv4Address(first)) + 1
             if size > 0:
-                return size
+                return size  # an empty range is reported below
         else:
             return IPv4Network(text.strip(), strict=False).num_addresses
     except (AddressValueError, NetmaskValueError, ValueError):

@@ -39,8 +39,7 @@ _NUMBERED_POOL: Final = re.compile(r"-agentpool(\d{1,3})-md-")
 _WORKER_SUFFIX: Final = re.compile(r"-md-[a-z0-9-]+$")
 _HASH: Final = re.compile(r"-[0-9a-f]{8}$")
 _PUBLISHED_SKU: Final = re.compile(r"NC_([A-Z])(\d{1,3})_(\d{1,4})_v\d+")
-# Number of emulator threads by SKU type.
-_EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)
+_EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)  # number of emulator threads by SKU type
 _DEFAULT_DISK: Final = 300  # GiB: the root disk of every published SKU but the L type
 _UNKNOWN_POOL: Final = "workers"
 _MAX_NAMES: Final = 4
@@ -53,7 +52,7 @@ _PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")  
 
 class NodeReading:
     """Node of a cluster's body with reported or derived pool and SKU. `figures`: guest vCPUs, GiB of memory,
-    GiB of disk (0: unknown). `machine`: id key of its machine, "" without one.
+    GiB of disk (0: unknown). `machine`: lower-case id of its machine, "" without one.
     """
 
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
@@ -65,14 +64,14 @@ class NodeReading:
         pool_id = item.read_text("agentPoolId")
         self.pool = _normalize_pool_name_case(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
         self.is_pool_derived = False
-        if not self.pool:
+        if not self.pool:  # of the control plane, or exported before API 2024-07
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         self.sku_name = (
             item.read_text("vmSkuName")
             or _find_pool_sku(self.pool, cluster)
-            or ("size-" + "-".join(map(str, self.figures)))
+            or ("size-" + "-".join(map(str, self.figures)))  # a made-up name for the size
         )
 
 
@@ -96,9 +95,11 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name to one per machine, with the larger size, those without a machine last."""
+        """Merge the records of one name, and report several: to one for each machine, with the larger sizes, or to a
+        single one if none has a machine.
+        """
         by_machine: dict[str, NodeReading] = {}
-        for record in sorted(records, key=lambda item: not item.machine):
+        for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
             first = by_machine.setdefault(record.machine, record)
             first.figures = tuple(map(max, first.figures, record.figures))
         placed = [record for machine, record in by_machine.items() if machine]
@@ -116,7 +117,7 @@ class ClusterNodes:
 
 
 def has_worker_pool(cluster: ArmItem) -> bool:
-    """Return True if the body of a cluster has nodes of agent pools."""
+    """Return True if the body of a cluster has nodes other than those of the control plane."""
     return any(
         node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name", ""))
         for node in cluster.read_objects("nodes")
@@ -143,8 +144,9 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
 
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
+    """Return True for a node of the control plane, by its role, else by its name: names of workers have `-md-`."""
     role = item.read_text("role")
-    if role is not None:
+    if role is not None:  # absent in older exports
         return role.lower() == "controlplane"
     return _WORKER_SUFFIX.search(name) is None
 
@@ -168,6 +170,7 @@ def _normalize_pool_name_case(name: str, pools: Iterable[AzPool]) -> str:
 
 
 def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
+    """Return the VM SKU of a pool in the body of its cluster, "" if unknown."""
     if pool == CONTROL_PLANE:
         return cluster.control_plane_sku or ""
     return next((candidate.vm_sku_name for candidate in cluster.pools if candidate.name == pool), "")
@@ -194,8 +197,8 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return the cluster's own pools, then those known only from nodes, and the derived pools among the latter.
-    Uncaptured pools get the observed number of nodes, since initial counts may be outdated.
+    """Return all pools of a cluster, and again those among them known only from their nodes. Pools of an uncaptured
+    list get the observed number of nodes, since initial counts may be outdated. One pool has to be of mode System.
     """
     by_pool: dict[str, list[NodeReading]] = {}
     for node in reading.nodes:
@@ -207,14 +210,14 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     derived_pools: list[DerivedAgentPool] = []
     for name, nodes in by_pool.items():
         if name in pools:
-            continue
+            continue  # known by its body
         if name in reading.initial:
             pools[name] = replace(reading.initial[name], count=len(nodes))
         else:
             derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
     modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
     if derived_pools and _SYSTEM not in modes:
-        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
+        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # an initial one
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 
@@ -224,14 +227,14 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     first = nodes[0]
     labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
-    own_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
+    user_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
     pool = AzPool(
         name=first.pool,
         id="",
         count=len(nodes),
         vm_sku_name=first.sku_name,
         mode="User",
-        labels=tuple(sorted(own_labels)),
+        labels=tuple(sorted(user_labels)),
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
     is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
@@ -290,7 +293,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
     else the size in the name, and report them. SKUs of unknown size are skipped.
     """
     figures: dict[str, tuple[int, ...]] = {}  # largest vCPUs, memory and disk of the nodes, by SKU
-    items: dict[str, ArmItem] = {}
+    items: dict[str, ArmItem] = {}  # the first use of each SKU
     differing: set[str] = set()
     for reading in readings:
         for node in reading.nodes:
@@ -320,9 +323,9 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 
 
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
-    """Build a VM SKU from the given size, else from its name; None if neither is known."""
+    """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name; None if unknown."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    kind = name[3:4] if name.startswith("NC_") else ""
+    kind = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
     if figures is None or 0 in figures[:2]:  # vCPUs or memory unknown
         if published is None:
             return None
@@ -339,8 +342,7 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     )
 
 
-# Values of the API, the default first.
-_PAGE_SIZES: Final = ("2M", "1G")
+_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
 class ListedVm(Struct, frozen=True):
@@ -369,15 +371,15 @@ def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
 
 
 def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
-    """Read the agent pools by cluster id key, each list sorted by creation time, then name."""
+    """Read the agent pools by lower-case cluster id, each list sorted by creation time, then name."""
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
         pool_id, count = item.read_required_text("id"), item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if pool_id is None or count is None or sku is None:
-            continue
+            continue  # reported above
         owner, _, name = pool_id.strip().rstrip("/").rpartition("/")
-        cluster_id = owner.rpartition("/")[0]
+        cluster_id = owner.rpartition("/")[0]  # without /agentPools
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
@@ -388,6 +390,7 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 
 
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
+    """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "")."""
     upgrade = item.read_object_or_empty("upgradeSettings")
     return AzPool(
         name=item.read_text("name", name),
@@ -424,7 +427,7 @@ def read_clusters(
     catalogue: Mapping[str, VmSku],
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """Return the clusters (nodes not yet attached), the nodes of all clusters, and the VM SKUs absent in the
-    catalogue. `pools`: captured agent pools by cluster id key.
+    catalogue. `pools`: captured agent pools by lower-case cluster id.
     """
     cluster_readings = list(_read_clusters_with_agent_pools(items, pools, clusters_with_pool_files))
     readings = [reading for reading, _ in cluster_readings]
@@ -483,7 +486,7 @@ def _read_initial_pools(cluster: ArmItem) -> list[AzPool]:
         count = item.read_required_number("count")
         sku = item.read_required_text("vmSkuName")
         if name is not None and count is not None and sku is not None:
-            pools.append(_build_pool(item, name, "", count, sku))
+            pools.append(_build_pool(item, name, pool_id="", count=count, sku=sku))
     return pools
 
 
@@ -526,7 +529,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
     sku = skus.get(node.sku_name)
     cpus, memory, disk = node.figures
     if sku is None:
-        return AzVmSize(cpus, memory, disk, 1)
+        return AzVmSize(cpus, memory, disk, numa_cells=1)  # as reported
     if cpus and memory and (cpus, memory) != (sku.vcpus, sku.memory_gib):
         node.item.report(
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
@@ -536,10 +539,10 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
             Severity.WARNING,
         )
     return AzVmSize(
-        max(cpus, sku.vcpus) + sku.emulator_vcpus,
-        max(memory, ceil(sku.memory_gib)),
-        max(disk, sku.disk_gib),
-        sku.numa_cells,
+        cpu_cores=max(cpus, sku.vcpus) + sku.emulator_vcpus,
+        memory_gib=max(memory, ceil(sku.memory_gib)),
+        disk_gib=max(disk, sku.disk_gib),
+        numa_cells=sku.numa_cells,
     )
 
 
@@ -551,7 +554,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
         name = item.read_required_text("name")
         cores, memory = item.read_required_number("cpuCores"), item.read_required_number("memorySizeGB")
         if name is None or cores is None or memory is None:
-            continue
+            continue  # reported above
         if name in names:
             item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
@@ -563,7 +566,7 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
         vm = AzVirtualMachine(
             name=name,
             id=item.read_text("id", name),
-            shape=AzVmSize(cores, memory, local_disk, 1),
+            shape=AzVmSize(cores, memory, local_disk, numa_cells=1),
             placement=None,
             hints=tuple(map(_read_hint, item.read_objects("placementHints"))),
             created_at=read_creation_time(item),

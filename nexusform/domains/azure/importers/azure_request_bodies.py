@@ -67,7 +67,7 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     declared = get_mapping(values, "kubelet", "extended_resources")
     body = build_pool_properties(values)
     for name, (size, azure_size) in _PAGE_SIZES.items():
-        amounts = declared.get(name)
+        amounts = declared.get(name)  # one, or a list by NUMA cell
         count = sum(map(_parse_bytes, amounts if isinstance(amounts, list) else [amounts])) // size
         if count:
             return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": azure_size}}
@@ -130,8 +130,8 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value contains everything requested. Lists compare without order; a requested None
-    equals all empty values, an observed one "", 0 and False.
+    """Return True if the observed value contains everything requested. Lists compare without order. None and an empty
+    value are equal, except for a requested [] or {}.
     """
     if isinstance(requested, Mapping):
         return isinstance(observed, Mapping) and all(

@@ -30,29 +30,28 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)
-    # Find the site of each rack from its machines, by the rack's id key.
-    racks: dict[str, str] = {}
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # if no resource names one
+    site_by_rack: dict[str, str] = {}  # by the rack's lower-case id, as its machines name it
     for machine in items.list_resources("bare_metal_machines"):
         rack_id = machine.read_text("rackId")
-        site = _find_site("", machine, names, {})
+        site = _find_site("", machine, names, {})  # by location or cluster, not by rack
         if rack_id and site:
-            racks[normalize_id(rack_id)] = site
+            site_by_rack[normalize_id(rack_id)] = site
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
-    site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
+    site_by_id: dict[str, str] = {}  # by lower-case id: sites of racks and clusters
     parents = ("clusters", "racks", "kubernetes_clusters")  # before their children
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
-        site = _find_site(kind, item, names, site_of) or racks.get(_get_id_key(item))
+        site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(_get_id_key(item))
         if site is None:
             unassigned.append((kind, item))
             continue
         sites.setdefault(site, {}).setdefault(kind, []).append(item)
         arm_id = item.read_value("id")
         if isinstance(arm_id, str):
-            site_of[normalize_id(arm_id)] = site
+            site_by_id[normalize_id(arm_id)] = site
     _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
@@ -73,7 +72,7 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     if choice in candidates:
         return sites[str(choice)], []
     if name is None and not candidates:
-        return items, []
+        return items, []  # missing racks and machines are reported later
     names = format_first_items(sorted(candidates), _MAX_NAMES)
     detail = (
         f"The export holds {format_count(len(candidates), 'site')} ({names}). Select one of them."
@@ -104,13 +103,13 @@ def _assign_resources_to_only_site(
 
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
     """Find the site of a resource by its location, cluster, parent or owning cluster."""
-    if kind == "clusters":
+    if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)
     if location:
         return names[location]
     cluster = item.read_text("clusterId")
-    if cluster:
+    if cluster:  # a Nexus cluster
         return extract_name(cluster)
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
     if rack_id and normalize_id(rack_id) in site_of:
@@ -123,7 +122,7 @@ def _get_id_key(item: ArmItem) -> str:
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:
-    """Return the id key of a resource's extended location, "" without one."""
+    """Return the lower-case id of a resource's extended location, "" without one."""
     return normalize_id(get_text(item.read_value(field), "name"))
 
 
@@ -160,7 +159,7 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
             owners.setdefault((machine.rack, machine.name), []).append(site.name)
     for name in sorted(recorded_machines.keys() - site_names):
         counts = Counter(new for machine in recorded_machines[name] for new in owners.get(machine, ()))
-        matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]
+        matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]  # most machines
         if len(matches) == 1:
             candidates.setdefault(matches[0], []).append(name)
     names = {new: old[0] for new, old in candidates.items() if len(old) == 1}
@@ -178,7 +177,7 @@ def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, 
             continue
         site = str(attributes.get("site_id") or parent or "").partition("/")[0]
         if not site:
-            continue
+            continue  # of no site, such as a VM SKU
         site_machines = machines.setdefault(site, set())
         for vm in (attributes, *get_mapping(attributes, "nodes").values()):
             if vm.get("machine") and vm.get("rack"):

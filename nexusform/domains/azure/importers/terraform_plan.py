@@ -49,15 +49,14 @@ _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
 _MODULE_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*+")\])?')
 
-# A resource block: names of its modules, and its `type.name`.
-Block: TypeAlias = tuple[tuple[str, ...], str]
+Block: TypeAlias = tuple[tuple[str, ...], str]  # a resource block: names of its modules, and its `type.name`
 
 
 def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the changes in execution order, and all findings about the document."""
     document, problem = parse_json(file, content)
     if problem is not None:
-        is_binary = content.startswith(b"PK")
+        is_binary = content.startswith(b"PK")  # a saved plan is a zip file
         detail = (
             f"this is a saved plan, not its JSON form. {_SHOW_HINT}" if is_binary else f"{problem.detail} {_SHOW_HINT}"
         )
@@ -128,7 +127,7 @@ class _PlanReader:
         for deferred_change in list_mappings(deferred_changes):
             value = get_mapping(deferred_change, "resource_change")
             if value.get("type") not in _TYPES:
-                continue
+                continue  # of another provider
             if _explain_malformed(value):
                 unreadable_addresses.append(str(value.get("address")))
                 continue
@@ -149,9 +148,7 @@ class _PlanReader:
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes, each after its dependencies; report a cycle of dependencies and return ()."""
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
-        change_list.sort(
-            key=lambda change: change.action in _CREATING_ACTIONS
-        )  # existing objects first if the order is open
+        change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         position = {change.address: number for number, change in enumerate(change_list)}
         dependencies = {
             change.address: [dependency for dependency in change.dependencies if dependency in position]
@@ -180,23 +177,23 @@ class _PlanReader:
         return changes
 
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
-        """Build the change of a planned resource; return None if its name or cluster is unknown."""
+        """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):
+        if entry.block[1].startswith(_UPDATE_TYPE):  # TYPE.NAME, of a block that changes an existing resource
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
-        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)
+        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # needs none
         names: tuple[str, ...] = (name,)
         if entry.kind == POOLS and action is not AzAction.KEEP:
             owner = self._find_cluster_name(entry, arm_id)
             if not owner:
-                return None
+                return None  # reported above
             names = (owner, name)
-        needs = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
+        dependencies = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
         return ToolChange(
             kind=entry.kind,
             names=names,
@@ -206,11 +203,11 @@ class _PlanReader:
             id=arm_id,
             body=body,
             unknown=unknown,
-            dependencies=needs,
+            dependencies=dependencies,
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path."""
+        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
@@ -242,10 +239,11 @@ class _PlanReader:
         return ""
 
     def _resolve_cluster_from_parent_id(self, entry: _ResourceChange) -> str:
-        """Resolve the cluster name from the references of a pool's `parent_id`, "" if it is ambiguous."""
+        """Resolve the cluster name from the references of a pool's `parent_id`; report an ambiguous one, return ""."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
         clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
 
+        # Prefer clusters in the modules of the pool, then those with its count or for_each key.
         def compute_nearness(candidate: _ResourceChange) -> tuple[int, bool]:
             return _count_shared_modules(candidate.modules, entry.modules), candidate.index == entry.index
 
@@ -265,12 +263,11 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the configuration creates the entry after the other; in modules, for the same instance."""
+        """Return True if the entry's block depends on the other's, within one instance of each common module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
-        # In a shared module, instances with different keys are independent.
-        shared = _count_shared_modules(entry.modules, other.modules)
-        return _count_shared_modules(entry.block[0], other.block[0]) == shared
+        shared_instances = _count_shared_modules(entry.modules, other.modules)
+        return _count_shared_modules(entry.block[0], other.block[0]) == shared_instances  # by module name
 
     def _report(self, address: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
@@ -331,7 +328,7 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
-    type_name = (change.get("after") or change["before"])["type"]
+    type_name = (change.get("after") or change["before"])["type"]  # a deletion has only `before`
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
     if kind is None:
         return None
@@ -352,20 +349,21 @@ def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
 
 
 def _find_arm_id(entry: _ResourceChange) -> str:
-    """Find the ARM id if the plan has it. A created resource may exist next to a previous one."""
+    """Return the ARM id, else one built from the parent's, else "". A created resource may replace a forgotten one."""
     before = "" if entry.action is AzAction.CREATE else get_text(entry.change, "before", "id")
     arm_id = before or get_text(entry.values, "resource_id")
     if arm_id:
         return arm_id
     parent, name = get_text(entry.values, "parent_id"), get_text(entry.values, "name")
     if not name or not parent.strip("/"):
-        return ""
+        return ""  # unknown
     if entry.kind == POOLS:
         return f"{normalize_id(parent)}/agentPools/{name}"
     return f"{normalize_id(parent)}/providers/{TYPE_OF_KIND[entry.kind]}/{name}"
 
 
 def _explain_unknown(path: Path) -> str:
+    """Explain why the value at a path of a body is unknown; () is the whole body."""
     if path not in ((), ("properties",)):
         return "this is known only after apply"
     return (
@@ -384,7 +382,7 @@ class _ReferenceIndex:
         self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._index_module((), self._check_part_type("root_module", root, Mapping, {}))
-        self._memory: dict[Block, frozenset[Block]] = {}
+        self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of a module, recursively."""
@@ -418,10 +416,10 @@ class _ReferenceIndex:
 
     def find_dependencies(self, block: Block) -> frozenset[Block]:
         """Find all direct and indirect dependencies of a block."""
-        dependencies = self._memory.get(block)
+        dependencies = self._dependencies.get(block)
         if dependencies is None:
             dependencies = frozenset(find_reachable([block], self._find_direct_dependencies) - {block})
-            self._memory[block] = dependencies
+            self._dependencies[block] = dependencies
         return dependencies
 
     def _find_direct_dependencies(self, block: Block) -> set[Block]:
@@ -437,7 +435,7 @@ class _ReferenceIndex:
         return blocks
 
     def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
-        """Resolve references in the module of this path to blocks, through variables and outputs."""
+        """Resolve references (`var.x`, `module.m.out`, `TYPE.NAME`) in the module at `path` to blocks."""
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
         stack = [(path, name) for name in names]

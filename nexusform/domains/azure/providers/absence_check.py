@@ -45,7 +45,7 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
     def describe(request: ReadRequest) -> str:
         target = _find_target(request)
         if target is None:
-            return ""
+            return ""  # it counts as removed
         reason = _find_reason_of_omission(arm, target, subscription.default_group)
         return f"{request.key.id} in resource group {target.group}, {reason}" if reason else ""
 

@@ -77,10 +77,10 @@ def make_provider(
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
         return ObservedSites(
-            NAME,
-            source,
-            "wait until it is done",
-            subscription.read_sites,
+            name=NAME,
+            source=source,
+            advice="wait until it is done",
+            read_sites=subscription.read_sites,
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
@@ -122,7 +122,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
     subscription_id = str(settings.get("subscription_id") or "")
     if subscription_id.lower() in {"", read_variable(SUBSCRIPTION_VARIABLE).lower()}:
-        return ()
+        return ()  # nothing beyond the environment
     return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
 
 

@@ -57,10 +57,10 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
     verb, body, expected = _REQUESTS[action]
     further = get_mapping(planned, "azure", "body")
     return ArmChange(
-        verb,
-        ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
-        {**body, **further} if body is not None else None,
-        expected,
+        verb=verb,
+        target=ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
+        body={**body, **further} if body is not None else None,  # None: the action takes no body
+        expected=expected,
         time_limit=ACTION_KINDS[action].minutes * 60.0,
     )
 
@@ -77,7 +77,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     body = arm.get_body(change.target)
-    run = find_action_run(body, change.verb, "")
+    run = find_action_run(body, change.verb, marker="")
     return ChangeResult(
         record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
     )
@@ -88,7 +88,7 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
     matching = [run for run in list_mappings(body, "properties", "actionStates") if _is_run_of_action(run, verb)]
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
-        return {}
+        return {}  # no newer run
     before = parse_time(marker)  # None for no marker, or none with a time
     return newest if before is None or _parse_action_start_time(newest) > before else {}
 
@@ -108,17 +108,17 @@ class MachineActionClient(ArmClient):
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        if change.expected is not None:
+        if change.expected is not None:  # it has a visible effect
             super()._apply_change(change, step, was_sent=was_sent)
             return
         is_overdue = self.start_deadline(change.time_limit)
         while True:
-            if was_sent and self._wait_for_run(change, step):
+            if was_sent and self._wait_for_run(change, step):  # else Azure never started it: send it again
                 return
             body = self.get_body(change.target)
             if body is None:
                 raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
-            run = find_action_run(body, change.verb, "")
+            run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
                 url = self.send_change(change, body, step)
@@ -130,8 +130,8 @@ class MachineActionClient(ArmClient):
                 was_sent = retry.may_be_sent
                 continue
             if url and self.wait_for_operation(url, change, step):
-                return
-            was_sent = True
+                return  # Azure reported a success
+            was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
         """Wait only for an action with a visible effect; the operation decides about others."""
@@ -155,7 +155,7 @@ class MachineActionClient(ArmClient):
             name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
             if not run and is_missing_too_long():
                 if isinstance(get_mapping(body, "properties").get("actionStates"), list):
-                    return False
+                    return False  # Azure lists its runs, and this is none of them
                 raise ProviderProblem(
                     f"{name} was possibly sent, and Azure does not show its runs. Check the machine. If it "
                     "did not run, write another run_id."
@@ -186,20 +186,19 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
         change = _predict_machine_facts_after_action(cordon_request.action, before)
         if request.key.type == MACHINE:
             planned |= {"cordon_status": change["cordon_status"]} if change else {}
-            records |= change
+            records |= change  # a machine has one record, a rack one by machine
         else:
             records[cordon_request.name] = {**before, **change}
     return ChangeResult(planned, note={OBSERVED_KEY: records})
 
 
 def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the changed facts of a machine after an action. An earlier cordon keeps its owner."""
+    """Build the changed facts of a machine after an action; {} for none. An earlier cordon keeps its owner."""
     if action is CordonAction.UNCORDON:
         return {"cordon_status": UNCORDONED, "cordoned_by": None}
     if action is CordonAction.KEEP:
-        return {}
-    was_cordoned = before.get("cordon_status") == CORDONED_STATUS
-    owner = before.get("cordoned_by") if was_cordoned else None
+        return {}  # nothing is sent
+    owner = before.get("cordoned_by") if before.get("cordon_status") == CORDONED_STATUS else None
     return {"cordon_status": CORDONED_STATUS, "cordoned_by": owner or CordonOwner.NEXUSFORM}
 
 

@@ -58,7 +58,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     kind = request.key.type
     prior, planned = request.prior, request.planned
     values = planned or request.prior_attributes
-    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []
+    owners = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # the cluster
     target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*owners, str(values["name"])))
     if request.is_release:
         return list(_build_capacity_releasing_changes(request, context))
@@ -73,7 +73,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     else:
         changes = list(_build_vm_changes(target, prior, planned, context))
     if request.unfinished_change is None:
-        return changes
+        return changes  # no earlier failure to repeat
     return _add_previously_failed_change(changes, request.unfinished_change, target, planned)
 
 
@@ -86,10 +86,10 @@ def _add_previously_failed_change(
     if target.kind == "kubernetes_clusters" and "/agentPools/" in str(failed_change.get("id")):
         pools = dict(list_pools(planned))
         if name not in pools:
-            return changes
+            return changes  # the pool is to be deleted
         pending_target, values = _build_pool_target(target, name), pools[name]
     if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
-        return changes
+        return changes  # the resource is deleted or re-created
     properties = _build_updatable_properties(pending_target, values)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
@@ -131,11 +131,11 @@ def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, 
         return properties
     if target.kind == "agent_pools":
         return _select_fields(build_pool_properties(values), _UPDATABLE_FIELDS)
-    return {}
+    return {}  # a VM has none
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
-    """Build the deletions and size reductions of the final target, which release VMs."""
+    """Build the VM-releasing part of a step: of the changes to its final object, the deletions and count reductions."""
     update = replace(request, planned=request.final_attributes, is_release=False)
     for change in build_azure_changes(update, context):
         if change.verb is ArmOperation.DELETE:
@@ -146,7 +146,7 @@ def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteConte
 
 def _build_object_creation(kind: str, target: ArmTarget, values: Values, context: SiteContext) -> ArmChange:
     """Build the request that creates an object."""
-    if kind != POOL:
+    if kind != POOL:  # a pool needs no more than its arguments
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
@@ -170,7 +170,7 @@ def _build_create_change(target: ArmTarget, properties: Values, values: Values, 
 def _require_azure_block(target: ArmTarget, values: Values) -> None:
     """Raise ProviderProblem if the required azure block is missing."""
     body = get_mapping(values, "azure").get("body")
-    if body is UNKNOWN or body:
+    if body is UNKNOWN or body:  # unknown during a plan
         return
     required_fields = {
         "kubernetes_clusters": "networkConfiguration (CNI network, cloud services network) and keys",
@@ -190,11 +190,11 @@ def _build_cluster_changes(
     own_before, own_after = (_omit_fields(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
     expected = diff_request_bodies(own_before, own_after)
     plane = "controlPlaneNodeConfiguration"
-    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
+    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None  # removes VMs
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
     configured = dict(list_pools(prior))
-    further_names = sorted(pools.keys() - configured.keys())
+    further_names = sorted(pools.keys() - configured.keys())  # missing in the recorded order
     old_pools = {**configured, **{name: pools[name] for name in further_names}}
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
@@ -219,7 +219,7 @@ def _build_pool_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
-    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
+    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # these are updatable
     expected = diff_request_bodies(before, after)
     if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
@@ -235,16 +235,15 @@ def _build_pool_changes(
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
-    fixed_properties = _omit_fields(after, _UPDATABLE_FIELDS)
-    yield ArmChange(ArmOperation.DELETE, target, skip_if=fixed_properties)
+    # A pool with the new fixed properties was re-created by an earlier run.
+    yield ArmChange(ArmOperation.DELETE, target, skip_if=_omit_fields(after, _UPDATABLE_FIELDS))
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 
 def compute_max_unavailable(values: Values, count: int) -> int:
     """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its upgrade_settings."""
     text = str(get_mapping(values, "upgrade_settings").get("max_unavailable") or "0")
-    # Rounded like the plan's batches, so that apply matches the plan.
-    return compute_amount_of_total(text, count)
+    return compute_amount_of_total(text, count)  # rounded like the plan's batches, so that apply matches the plan
 
 
 def _build_update(
@@ -253,9 +252,9 @@ def _build_update(
     """Build the update of an existing resource, including the changed part of its azure block; nothing if equal."""
     recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
     extra = diff_request_bodies(recorded, requested)
-    if recorded:
+    if recorded:  # a body added to an imported object may describe existing values
         _reject_unpatchable_azure_block_changes(target, extra)
-    extra = _select_updatable_members(target, extra)  # a body added to an imported object may describe what exists
+    extra = _select_updatable_members(target, extra)
     old_tags, tags = get_mapping(recorded, "tags"), get_mapping(requested, "tags")
     if old_tags != tags:
         extra["tags"] = dict(tags)  # a PATCH replaces all tags
@@ -298,9 +297,9 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     """Build changes of a VM: a move re-creates it, a release only deletes it."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
-        yield from _build_update(target, {}, prior, planned)
+        yield from _build_update(target, expected={}, prior=prior, planned=planned)  # only of the azure block
         return
-    if new_machine:
+    if new_machine:  # before the deletion
         _require_azure_block(target, planned)
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)

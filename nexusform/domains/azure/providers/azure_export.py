@@ -44,13 +44,12 @@ def make_provider(
 ) -> ObservedSites:
     """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows it."""
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
-    # Create the sites of an exported directory.
     machine_sku_by_id = get_mapping(settings, "machine_sku_by_id")
     return ObservedSites(
-        NAME,
-        f"the export in {path}",
-        "capture the export again",
-        lambda: read_export(path, machine_sku_by_id, confinement),
+        name=NAME,
+        source=f"the export in {path}",
+        advice="capture the export again",
+        read_sites=lambda: read_export(path, machine_sku_by_id, confinement),
         is_captured=True,
     )
 

@@ -73,7 +73,7 @@ def build_rate_limit_policies(subscription_id: str) -> list[Any]:
     """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
     budget = read_environment_rate_limit()
     if budget is None:
-        return []
+        return []  # no limit is set
     wait_for_slot = budget.wait_for_slot
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 

@@ -201,8 +201,8 @@ class ArmClient:
         return body
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
-        """Apply changes one after another, starting with the last one of an earlier run. Raises
-        ProviderProblem, and StepPending if the step continues after this run.
+        """Apply changes one after another, starting with the last one sent by an earlier run. Raises ProviderProblem,
+        and StepPending if the step continues after this run.
         """
         from azure.core.exceptions import AzureError
 
@@ -212,7 +212,7 @@ class ArmClient:
             was_sent = number == start
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
-                    self._wait_until_visible(change, step, "", succeeded=True)
+                    self._wait_until_visible(change, step, etag_before="", succeeded=True)
                 else:
                     self._apply_change(change, step, was_sent=was_sent)
             except _RequestRejected as rejection:
@@ -233,7 +233,7 @@ class ArmClient:
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
 
     def wait(self, seconds: float | None, step: ChangeRequest, reason: str) -> None:
-        """Wait before the next read. Raises StepPending if the run has to stop meanwhile."""
+        """Wait before the next read, `seconds` or else the interval. Raises StepPending if the run has to stop."""
         end_time = self._pace.read_time() + (self._pace.interval if seconds is None else seconds)
         while True:
             if step.should_stop():
@@ -250,14 +250,13 @@ class ArmClient:
 
     def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
         """Find the last change sent by an earlier run (-1 for none) and its operation URL; restore its marker."""
-        # VERB@MARKER PATH URL
-        name, _, suffix = (recorded_operation or "").partition(" ")
+        name, _, suffix = (recorded_operation or "").partition(" ")  # recorded as: VERB@MARKER PATH URL
         path, _, url = suffix.partition(" ")
         verb, _, marker = name.partition("@")
         for number, change in enumerate(changes):
             if (change.verb.value, change.target.build_path(self._subscription)) == (verb, path):
                 changes[number] = replace(change, marker=marker) if marker else change
-                return number, url if self._is_url_of_arm_endpoint(url) else ""
+                return number, (url if self._is_url_of_arm_endpoint(url) else "")
         return -1, ""
 
     def _is_url_of_arm_endpoint(self, url: str) -> bool:
@@ -267,12 +266,12 @@ class ArmClient:
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Apply one change and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        is_overdue, is_missing_too_long = (self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT))
+        is_overdue, is_missing_too_long = self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT)
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
             if progress is _ChangeStatus.DONE:
-                return
+                return  # nothing is left to do
             if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
                     raise ProviderProblem(_describe_deleted_resource(change))
@@ -306,9 +305,8 @@ class ArmClient:
             observed = self.get_body(change.target)
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
-                return
-            is_conclusive = bool(etag_before) or not succeeded
-            # Azure reverted the change
+                return  # it is visible
+            is_conclusive = bool(etag_before) or not succeeded  # else a failed state may be older than the change
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 reason = {"message": read_status_message(observed)}
                 raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
@@ -316,7 +314,7 @@ class ArmClient:
             is_final = change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS
             if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
                 if change.verb is ArmOperation.UPDATE:
-                    return
+                    return  # the caller reports differing values
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is ArmOperation.CREATE:
@@ -369,7 +367,7 @@ class ArmClient:
             if code not in _RETRY_CODES or getattr(problem.error, "code", None) in _PERMANENT_CONFLICTS:
                 raise _RequestRejected(_format_error(problem)) from None
             message = "It was changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
-            if code >= 500:
+            if code >= 500:  # Azure may have accepted it
                 self._possibly_sent.add(target)
             raise RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
         return self._record_operation(responses[-1].http_response, target, operation, step)
@@ -379,13 +377,13 @@ class ArmClient:
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):
-            return ""
+            return ""  # none, or of another server
         step.report_progress(StepProgress(operation=f"{operation} {url}"))
         return url
 
     def wait_for_operation(self, url: str, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait for the end of an operation. Return False if Azure no longer has it or the response is not
-        JSON (a proxy page). Raises ProviderProblem.
+        """Wait for the end of an operation. Return True for a success; False if the result is unknown: Azure no longer
+        has the operation, or the response is not JSON (a proxy page). Raises ProviderProblem.
         """
         from azure.core.rest import HttpRequest
 
@@ -394,13 +392,13 @@ class ArmClient:
         while True:
             response = self._client.send_request(HttpRequest("GET", url))
             if response.status_code == 404:
-                return False
+                return False  # Azure no longer has it
             if response.status_code >= 400:
                 response.raise_for_status()
             body = _parse_response_object(response)
             if body is None:
-                return False
-            # Without one in the body, the HTTP status decides.
+                return False  # a page of a proxy
+            # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
             if status == "Succeeded":
@@ -420,14 +418,14 @@ class ArmClient:
         """Find the URL of the next read: a response 202 may contain a new address."""
         location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
-            return url
+            return url  # none, the same, or of another server
         path = change.target.build_path(self._subscription)
         step.report_progress(StepProgress(operation=f"{change.operation_name} {path} {location}"))
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error. A rejection is final if nothing was sent; a change already sent
-        continues in Azure.
+        """Build the problem for an SDK error: final for a rejection if nothing was sent, else StepPending: a change
+        already sent continues in Azure.
         """
         from azure.core.exceptions import ClientAuthenticationError
 
@@ -443,7 +441,9 @@ class ArmClient:
 
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
-    """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
+    """Determine the progress of a change. Raises ProviderProblem if it is impossible, AzureChangeFailed after a failure
+    in Azure. `was_sent`: Azure may have the request already.
+    """
     state = read_provisioning_state(observed)
     properties = get_mapping(observed, "properties")
     if change.verb is ArmOperation.DELETE:
@@ -459,7 +459,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
-    # Values of the azure block are not always returned after they were sent, for example keys.
+    # Before sending compare the whole body, later only `expected`: Azure does not return all sent values, such as keys.
     is_action = change.verb in _ACTION_VERBS
     expected = {"properties": get_mapping(change.expected)}
     requested = expected if was_sent or is_action else get_mapping(change.body)
@@ -468,7 +468,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         is_visible = False
     if not is_visible or (change.is_retry and not was_sent):
         return _ChangeStatus.NOT_SENT
-    # a machine can be in this state and still perform the action
+    # A machine in a failed state can still perform an action.
     if state in FAILED_STATES and not is_action:
         if was_sent:
             raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
@@ -504,7 +504,7 @@ def build_failure_record(
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)
     if step.resumed_operation is not None and previous.get("looked_up"):
-        is_same = False  # the same failure, observed before its step was resumed
+        is_same = False  # not a repetition: a read recorded this failure before the step was resumed
     times = int(previous.get("times", 1)) + 1 if is_same else 1
     parts = change.expected if change.expected is not None else get_mapping(change.body, "properties")
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""
@@ -553,7 +553,7 @@ def _format_error(problem: Any) -> str:
 def _extract_connection_error_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
     line = extract_first_line(problem)
-    return str([line, *re.findall(r"'([^']+)'", line)][-1])
+    return str([line, *re.findall(r"'([^']+)'", line)][-1])  # the last quoted text, else the line
 
 
 def extract_first_line(problem: Exception) -> str:

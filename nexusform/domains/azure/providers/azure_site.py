@@ -107,8 +107,7 @@ _AUTOMATIC_ACTIONS: Final = {
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _PART_TYPES: Final = {CLUSTER: POOL}
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
-# Fields common to the bodies of all objects of a site.
-_COMMON_FIELDS: Final = ("location", "extendedLocation")
+_COMMON_FIELDS: Final = ("location", "extendedLocation")  # fields common to the bodies of all objects of a site
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -127,10 +126,10 @@ class AzureSiteProvider(ObservedSites):
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
         super().__init__(
-            name,
-            source,
-            "wait until it is done",
-            subscription.read_sites,
+            name=name,
+            source=source,
+            advice="wait until it is done",
+            read_sites=subscription.read_sites,
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
@@ -172,8 +171,8 @@ class AzureSiteProvider(ObservedSites):
             super().delete(request)
             return
         group = self._find_resource_group(request, missing_ok=True)
-        if group:
-            context = SiteContext(group, {}, str)
+        if group:  # else it was never created
+            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion has neither
             self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
@@ -188,7 +187,7 @@ class AzureSiteProvider(ObservedSites):
         """Find the progress of an object's change begun by an earlier apply, if any."""
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
-            return ChangeProgress()
+            return ChangeProgress()  # none in progress
         # The bodies of the object and of its inline agent pools.
         key, separate_pools = request.key, self._list_separate_pools()
         part_type = _PART_TYPES.get(key.type)
@@ -211,9 +210,9 @@ class AzureSiteProvider(ObservedSites):
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
-                continue
+                continue  # apply sends nothing for it
             try:
-                if is_action:
+                if is_action:  # for its error
                     self._find_machine_id(str(request.planned_attributes["machine_id"]))
                     continue
                 changes = self._plan_changes(request, planned_vms)
@@ -224,7 +223,7 @@ class AzureSiteProvider(ObservedSites):
                 recreated_nodes[number] = nodes
         problems += super().validate_changes(requests)
         names = list(chain.from_iterable(recreated_nodes.values()))
-        if names:
+        if names:  # one warning, at the first change
             title = f"{format_count(len(names), 'node')} ({format_first_items(names, _MAX_NAMES)})"
             detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
@@ -235,12 +234,12 @@ class AzureSiteProvider(ObservedSites):
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
 
         def find_arm_id(object_id: str) -> str:
-            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)
+            return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)  # it may not exist yet
 
         self._load_index()
         # A pool is in the group of its cluster, created possibly by the same plan.
         group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
-        return build_azure_changes(request, SiteContext(group, {}, find_arm_id))
+        return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
     def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
         """Report once per action the machines to cordon, by apply or by an operator."""
@@ -277,7 +276,7 @@ class AzureSiteProvider(ObservedSites):
     ) -> ChangeResult:
         """Send cordon requests if the provider may do so, and verify the rest on the site. Raises ProviderProblem."""
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
-            return observe_change(request)
+            return observe_change(request)  # an operator changes it
         requests = list(find_cordon_requests(request))
         changes = [
             build_cordon_change(cordon_request, self._find_machine_id(cordon_request.id))
@@ -287,8 +286,8 @@ class AzureSiteProvider(ObservedSites):
         if changes:
             self._subscription.make_arm_client().apply_changes(changes, request)
         if requests and is_cordon_only(request):
-            return build_cordon_result(request)
-        if changes:
+            return build_cordon_result(request)  # Azure confirmed it
+        if changes:  # read the new status
             self._discard_cache()
         return observe_change(request)
 
@@ -312,7 +311,7 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change in Azure and read the result back."""
+        """Apply a change in Azure, re-create nodes if needed, and read the result back. Raises ProviderProblem."""
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
         common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
@@ -323,7 +322,7 @@ class AzureSiteProvider(ObservedSites):
         except AzureChangeFailed as failure:
             # The predicted hosts of its VMs no longer apply.
             values = dict(request.planned_attributes)
-            if "nodes" in values:
+            if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
                 values |= {"node_count": 0} if "agent_pool" in values else {}
             else:
@@ -334,12 +333,14 @@ class AzureSiteProvider(ObservedSites):
             with convert_azure_errors():
                 recreations = plan_node_recreations(request, changes)
                 recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
-        if request.is_release:
+        if request.is_release:  # a later step of the object reads it
             return ChangeResult(request.planned_attributes)
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object, existing or new; "" only with `missing_ok`. Raises ProviderProblem."""
+        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. ""
+        means none, only with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
+        """
         owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
@@ -383,6 +384,7 @@ class AzureSiteProvider(ObservedSites):
                     for machine in inventory.machines:
                         index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
                     bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
+                    # All objects of a site are at the location of its machines.
                     located_body = next((body for body in bodies if body.get("extendedLocation")), None)
                     if located_body is not None:
                         fields = {name: located_body[name] for name in _COMMON_FIELDS if located_body.get(name)}
@@ -425,7 +427,7 @@ class AzureSiteProvider(ObservedSites):
                     message = f"Azure finished, but shows another {names} than was planned"
                     request.report_progress(StepProgress(message=message))
                 differing.append(observation.differing)
-                if differing[-MAX_READS:] == [observation.differing] * MAX_READS:
+                if differing[-MAX_READS:] == [observation.differing] * MAX_READS:  # the same ones each time
                     return observation.answer
             if is_overdue():
                 raise StepPending(
@@ -437,10 +439,10 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Add the requested but missing nodes to an answer; they stay pending."""
+        """Record missing nodes, as far as requested, in the answer as an unfinished change of their count."""
         missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
         if not missing_nodes:
-            return answer
+            return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
         pool = str(nodes[missing_nodes[0]]["pool"])
         cluster = _build_cluster_target(request, group)
@@ -457,7 +459,7 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Read the current state of one object without reading the whole site."""
+        """Compare one object with its current bodies, without reading the whole site; None if it does not exist."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
@@ -496,7 +498,7 @@ class AzureSiteProvider(ObservedSites):
 class _ArmIndex(Struct, frozen=True):
     """Index of a site in Azure. `managed`: ids of clusters, pools and VMs by type and nexusform id.
     `hint_targets`: ids of targets of placement hints by nexusform id. `common_fields`: location and extended
-    location by site. `machines`: bodies by id key.
+    location by site. `machines`: bodies by lower-case id.
     """
 
     managed: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -531,12 +533,12 @@ def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list
 
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
-    """Return True if all VMs planned on a machine are observed on one."""
+    """Return True if all VMs planned on a machine are observed on one; after a failed change, also all other nodes."""
     observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and _find_missing_nodes(observed):
-        return False
+        return False  # wait for the nodes missing before
     nodes = get_mapping(observed, "nodes")
     planned_nodes = get_mapping(planned, "nodes").items()
     return all(get_mapping(nodes, name).get("machine") for name, node in planned_nodes if node.get("machine"))

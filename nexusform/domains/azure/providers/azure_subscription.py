@@ -108,7 +108,7 @@ class AzureSubscription:
             client, documents = self._get_client(), {}
             for kind in _LISTED_KINDS:
                 pages = _read_pages(getattr(client, kind).list_by_subscription)
-                if self.default_group and kind in _WORKLOAD_KINDS:
+                if self.default_group and kind in _WORKLOAD_KINDS:  # nothing was requested yet
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
             # Networks, storage and versions are read as far as permitted.
@@ -119,7 +119,7 @@ class AzureSubscription:
                 except ClientAuthenticationError:
                     raise
                 except HttpResponseError:
-                    continue
+                    continue  # unknown: not permitted, or not served
             owners = [
                 (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
                 for cluster in documents[CLUSTERS]
@@ -153,10 +153,10 @@ class AzureSubscription:
             return self._connected_client
 
     def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
-        """Select the bodies at the extended location or without any."""
+        """Select the bodies at the configured extended location, by id or name, and those without any location."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
-            return bodies
+            return bodies  # all locations are read
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
@@ -187,14 +187,14 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
         if exceeded:
             raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
         if not token:
-            return
+            return  # this was the last page
 
 
 def _check_list_page(response: Any) -> None:
     """Raise ProviderProblem unless a page is an object with a list of objects."""
     answer = response.http_response
     if answer.status_code >= _FIRST_ERROR:
-        return
+        return  # the SDK raises an error
     try:
         document = parse_json(answer.body())
     except ValueError as problem:
@@ -271,7 +271,7 @@ def read_poll_interval() -> float:
     try:
         seconds = float(text)
     except ValueError:
-        seconds = -1.0
+        seconds = -1.0  # rejected below
     if not 0 <= seconds <= 3600:
         raise ProviderProblem(f'{INTERVAL_VARIABLE} must be seconds from 0 to 3600, not "{text}".')
     return seconds
@@ -283,7 +283,7 @@ def convert_azure_errors() -> Iterator[None]:
     try:
         from azure.core.exceptions import AzureError, ClientAuthenticationError
     except ImportError:
-        yield  # connect() reports the missing packages
+        yield  # create_client reports the missing packages
         return
     try:
         yield

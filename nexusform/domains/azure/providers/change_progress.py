@@ -41,10 +41,9 @@ def determine_progress(
     """Determine the progress of an earlier apply's changes of an object. `bodies`: its own and those of its parts."""
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
-    if request.planned is None and not request.is_being_deleted:
-        return ChangeProgress(
-            not busy, _update_record(get_mapping(request.unfinished_change), bodies, busy, missing_counts)
-        )
+    if request.planned is None and not request.is_being_deleted:  # no interrupted step, only a recorded change
+        record_update = _update_record(get_mapping(request.unfinished_change), bodies, busy, missing_counts)
+        return ChangeProgress(is_settled=not busy, note=record_update)
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
         # Build the record of a change in progress.
@@ -56,7 +55,7 @@ def determine_progress(
         message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
         record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
         if change is not None:
-            record = build_failure_record(arm_id, "", "", change, _rebuild_step(request))
+            record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
         extra_fields = {"going": True} if request.is_being_deleted else {}
         return ChangeProgress(
             is_settled=False,
@@ -65,7 +64,7 @@ def determine_progress(
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
         return ChangeProgress()
-    # the object exists
+    # With missing nodes the step is done; after another failure it is repeated.
     return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
 
 
@@ -76,15 +75,14 @@ def _update_record(
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
     if busy and record.get("in_progress"):
-        return {}
+        return {}  # still in progress
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
         return {UNFINISHED_KEY: None} if record.get("in_progress") else {}
     was_in_progress, failure = bool(record.get("in_progress")), _explain_failure(body, missing_counts)
-    # done by any manager; a failed deletion is visible by the object itself
-    if not failure or record.get("going"):
+    if not failure or record.get("going"):  # done by any manager; or a failed deletion, visible by the object itself
         return {UNFINISHED_KEY: None}
     if not was_in_progress:
-        return {}
+        return {}  # the recorded failure lasts
     kept_fields = {name: record[name] for name in ("id", "parts", "body")}
     code, message = failure
     return {UNFINISHED_KEY: {**kept_fields, "code": code, "times": 1, "words": message, "looked_up": True}}
@@ -96,8 +94,10 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
         return state, f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}."
-    node_count_text = missing_counts.get(names[1] if len(names) > 1 else CONTROL_PLANE)
-    return (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}.")) if node_count_text else None
+    pool = names[1] if len(names) > 1 else CONTROL_PLANE  # an id of a pool names its cluster, too
+    if pool not in missing_counts:
+        return None
+    return NODES_MISSING, f"{subject} has ended, and Azure shows {missing_counts[pool]}."
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
@@ -119,25 +119,27 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
 
 
 def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
-    """Build the changes of the interrupted step by id key of their resource; {} for a deletion or unknown changes."""
+    """Build the changes of the interrupted step by lower-case id of the resource; {} for a deletion, or if unknown."""
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    context = SiteContext(extract_resource_group(str(bodies[0].get("id"))), {}, lambda object_id: object_id)
+    # Bodies of creations are not compared, so ids of hints do not matter.
+    group = extract_resource_group(str(bodies[0].get("id")))
+    context = SiteContext(group, common_fields={}, find_arm_id=lambda object_id: object_id)
     try:
         changes = build_azure_changes(step, context)
     except ProviderProblem:
-        return {}
+        return {}  # reported by the repeated step
     return {normalize_id(change.target.build_path(subscription_id)): change for change in changes}
 
 
 def _rebuild_step(request: ReadRequest) -> ChangeRequest:
     """Rebuild the request of the interrupted step from a request to read its object."""
     return ChangeRequest(
-        request.key,
-        request.address,
-        request.attributes or None,
-        request.planned,
+        key=request.key,
+        address=request.address,
+        prior=request.attributes or None,
+        planned=request.planned,
         unfinished_change=request.unfinished_change,
     )
 
@@ -145,12 +147,12 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
 def _find_failure_record(
     request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """Find the record of a change that failed or lacks nodes. Changes not visible yet are pending as drift."""
+    """Find the record of a change that failed or lacks nodes. None for invisible changes: they are drift."""
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
-            continue
+            continue  # nothing to record
         if change.verb is ArmOperation.CREATE or has_requested_values(
             body.get("properties"), get_mapping(change.expected)
         ):

@@ -40,7 +40,7 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Find the cordon requests of a planned step. Only cordons of nexusform are ended."""
+    """Find the cordon requests of a step, by its changed arguments. A cordon by another manager is not ended."""
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):
@@ -75,10 +75,10 @@ _EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
 
 def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
     """Read the requested state of each machine of a rack or machine, by machine id."""
-    if "machine_override" in attributes:
+    if "machine_override" in attributes:  # a rack
         blocks = get_mapping(attributes, "machine_override")
         return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
-    return {object_id: _read_state(attributes)} if "slot" in attributes else {}
+    return {object_id: _read_state(attributes)} if "slot" in attributes else {}  # a machine; {} is a new or deleted one
 
 
 def _read_state(attributes: Values) -> _RequestedState:

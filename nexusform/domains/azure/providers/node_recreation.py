@@ -59,11 +59,11 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
     names_by_pool: dict[str, list[str]] = {}
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
-            continue
-        # A node without a machine that is planned on one is created again.
-        is_recreated = not node.get("machine") and get_mapping(planned_nodes, name).get("machine")
+            continue  # to be removed for good
         if request.is_release:
             is_recreated = name not in planned_nodes
+        else:  # a node without a machine, planned on one
+            is_recreated = not node.get("machine") and bool(get_mapping(planned_nodes, name).get("machine"))
         if is_recreated:
             names_by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
     return [_build_node_recreation(pool, names, final) for pool, names in names_by_pool.items()]
@@ -87,7 +87,7 @@ def _find_kept_nodes(
     """
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):
-        return {}
+        return {}  # Azure re-creates all
     deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     nodes = get_mapping(prior, "nodes").items()
     return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}
@@ -103,7 +103,8 @@ def describe_node_deletion() -> str:
 def _build_node_recreation(pool: str, names: Sequence[str], final: Mapping[str, Any]) -> NodeRecreation:
     count = sum(node["pool"] == pool for node in get_mapping(final, "nodes").values())
     arguments = final if "kubernetes_cluster_id" in final else get_mapping(final, "agent_pool", pool)
-    return NodeRecreation(pool, tuple(names), max(compute_max_unavailable(arguments, count), 1), count)
+    batch_size = max(compute_max_unavailable(arguments, count), 1)  # with 0 it would never end
+    return NodeRecreation(pool, tuple(names), batch_size, count)
 
 
 def recreate_nodes(
@@ -117,7 +118,7 @@ def recreate_nodes(
     is needed and none is present.
     """
     for recreation in recreations:
-        requested: frozenset[str] = frozenset()
+        requested: frozenset[str] = frozenset()  # the last batch
         while True:
             existing = _read_pool_nodes(arm, cluster, recreation.pool)
             names = {str(node.get("name")) for node in existing}
@@ -127,6 +128,7 @@ def recreate_nodes(
             placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
             other_count = len(placed_names.difference(remaining))
             batch = remaining[: recreation.batch_size]
+            # Once the replacements of earlier batches have machines, request the next batch.
             if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
                 requested = frozenset(batch)
@@ -196,7 +198,7 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
                     answer = client.send(ApiRequest("DELETE", path))
             except (WebError, ExecPluginProblem) as problem:
                 raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
-            if answer.status != _NOT_FOUND and not _is_confirmed(answer):
+            if answer.status != _NOT_FOUND and not _is_confirmed(answer):  # a missing node is deleted already
                 raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
 
 

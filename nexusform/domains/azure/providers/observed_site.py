@@ -41,8 +41,7 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
 
 _MAX_NAMES: Final = 4
-# One VM on a machine, as in the note UNMANAGED.
-_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]
+_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]  # one VM on a machine, as in the note UNMANAGED
 
 GROUP_KEY: Final = "resource_group"  # in the private note of an object
 # Types unknown to Azure; they exist only in state.
@@ -94,8 +93,7 @@ class ObservedSites(FixedIdentity):
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()
-        # A site lists every pool in its cluster; these are separate resources.
-        self._separate_pools: set[str] = set()
+        self._separate_pools: set[str] = set()  # a site lists every pool in its cluster; these are separate resources
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
@@ -109,7 +107,7 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools(ObjectKey(_POOL, pool, 0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the current objects; nodes keep their recorded numbers. Raises ProviderProblem."""
+        """Read the objects; nodes keep their numbers. Verify the absence of missing ones. Raises ProviderProblem."""
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
@@ -120,7 +118,7 @@ class ObservedSites(FixedIdentity):
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Verify that the object was created. Raises ProviderProblem until it exists."""
+        """Verify the creation of the object. Raises ProviderProblem until it exists, and for machine actions."""
         if request.key.type == MACHINE_ACTION_TYPE:
             raise ProviderProblem(explain_unsupported_action(request.planned_attributes))
         return self._verify_change_is_visible(request, "made")
@@ -134,14 +132,14 @@ class ObservedSites(FixedIdentity):
         key = request.key
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
-            return
+            return  # Azure has no such object
         exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
-        if exists or not self._has_complete_list_for_object(key):
+        if exists or not self._has_complete_list_for_object(key):  # in an incomplete list it may be missing
             raise ManualStepPending(self._describe_not_done(request, "removed"))
         self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Find the object of that type and id; it is managed from now on."""
+        """Find an object by type and id; it is managed from now on. None if no site lists it."""
         self._record_separate_pools([ObjectKey(resource_type, object_id, 0)])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
@@ -150,8 +148,8 @@ class ObservedSites(FixedIdentity):
     def _build_objects(
         self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
     ) -> dict[tuple[str, str], ImportedSiteObject]:
-        """Build the objects of all sites by type and id. `recorded` gives the numbers of nodes and, unless
-        `pools` does, arguments of uncaptured pools.
+        """Build the objects of all sites by type and id. `recorded` are attributes of clusters and pools: their nodes
+        keep their numbers. Arguments of uncaptured pools come from `pools`, or without it from `recorded`.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
@@ -188,11 +186,11 @@ class ObservedSites(FixedIdentity):
                 return ReadResult(None, is_observed=True)
             if not self._is_node_list_missing(key):  # else the sizes of its VM SKUs are unknown
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
-            return ReadResult(request.attributes or None)
+            return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         observation = self._build_machine_facts_note(key, attributes, request.private_note)
         if self._is_node_list_missing(key):
-            return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
+            return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
         group_note = {GROUP_KEY: item.resource_group} if item.resource_group else {}
         note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation, **group_note}
@@ -202,7 +200,7 @@ class ObservedSites(FixedIdentity):
         """Read an object from state; a site gets its observed supplies, and its update strategy if configured."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # the recorded note of an unlisted site stays
+        if site is None or not recorded:  # another type, a new object, or a site keeping its recorded note
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
@@ -215,7 +213,7 @@ class ObservedSites(FixedIdentity):
         """Build the note of the observed facts of a rack's machines or a machine."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}
+            return {}  # no hardware, or of an unlisted site
         if site.name not in self._machines:
             self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
@@ -233,12 +231,12 @@ class ObservedSites(FixedIdentity):
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
-            return False
-        # a cluster that could not be imported
+            return False  # the list is incomplete
+        # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
     def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
-        """Find the site of an object; None without one, and for an object of another type than these."""
+        """Find the site of an object by its name in the id; None without one, and for a type not in `types`."""
         sites = self._read_sites() if key.type in types else ()
         name = key.id.partition("/")[0]
         return next((site for site in sites if site.name == name), None)
@@ -247,7 +245,7 @@ class ObservedSites(FixedIdentity):
         """Find the cluster named in the id of a cluster or pool."""
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
-            return None
+            return None  # another type, or an unlisted site
         name = key.id.split("/")[1]  # SITE/CLUSTER or SITE/CLUSTER/POOL
         return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
@@ -266,9 +264,9 @@ class ObservedSites(FixedIdentity):
                 rows[vm.name] = (vm.machine, vm.name, *figures)
         for item in objects:
             if item.type != MACHINE:
-                continue
+                continue  # only machines have these blocks
             machine = str(item.attributes["name"])
-            for block in item.attributes["occupied"]:
+            for block in item.attributes["occupied"]:  # also nodes beyond the count, and sizes beyond the SKU
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
@@ -277,7 +275,7 @@ class ObservedSites(FixedIdentity):
     def list_warnings(self) -> list[Problem]:
         """Collect warnings about requested but unobserved objects and unmanaged VMs."""
         if self._sites is None:
-            return []
+            return []  # nothing was read
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
         return SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
@@ -285,7 +283,7 @@ class ObservedSites(FixedIdentity):
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
-            return []
+            return []  # nothing was read, or it is current
         return [(site.name, site.inventory.exported_at or "") for site in self._sites]
 
     def _read_sites(self) -> tuple[AzSite, ...]:
@@ -312,7 +310,7 @@ class ObservedSites(FixedIdentity):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._record_separate_pools([key])
-        objects = self._build_objects([planned], [request.prior_attributes])
+        objects = self._build_objects([planned], pools=[request.prior_attributes])  # uncaptured ones are unchanged
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
@@ -340,13 +338,13 @@ class ObservedSites(FixedIdentity):
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
-            return answer
+            return answer  # others have no observed facts
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Report machine actions, unless the provider runs them."""
+        """Report new machine actions with the index of their request, unless the provider runs them."""
         if self._runs_actions:
-            return []
+            return []  # they are valid
         return [
             (number, Problem((), "unsupported-by-provider", explain_unsupported_action(request.planned)))
             for number, request in enumerate(requests)
@@ -395,7 +393,7 @@ class ObservedObjectComparison(Struct, frozen=True):
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
-    """Build the observation of a requested object, None if the site does not list it."""
+    """Compare a requested object with the site; None if the site does not list it."""
     key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
@@ -405,7 +403,7 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # these are separate resources
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     compared = _COMPARED_ATTRIBUTES.get(key.type, ())
@@ -452,23 +450,23 @@ def _remove_generated_machines(
     generated = attributes.get("machines")
     observed = machine_names.get(item.id)  # none but for racks
     if not generated or not observed or not observed.isdisjoint(generated):
-        return attributes
+        return attributes  # none generated, none observed, or some in common
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # a pool's is an argument
     return {**attributes, "nodes": nodes, **count}
 
 
 def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster or pool without nodes deleted since, if its count is unchanged: the platform creates
-    replacements. A node that never had a machine is kept.
+    """Return a cluster or pool without the nodes missing on the site: deleted since, and replaced by the platform. A
+    node recorded without a platform name is kept.
     """
     nodes, before = attributes.get("nodes"), recorded.get("nodes")
     if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
-        return attributes
+        return attributes  # an object without nodes, or a new one
     return _remove_missing_nodes(attributes, {name for name, node in before.items() if not node["platform_name"]})
 
 
@@ -492,7 +490,7 @@ def _build_unmanaged_vms_note(
 ) -> Mapping[str, Any]:
     """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
     if key.type not in {RACK, MACHINE}:
-        return {}
+        return {}  # no hardware
     site = key.id.partition("/")[0]
     machines = [attributes["name"]] if key.type == MACHINE else get_mapping(attributes, "machines")
     configured = {block["name"] for block in get_list(attributes, "occupied")}
@@ -500,7 +498,7 @@ def _build_unmanaged_vms_note(
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})
         rows += [list(row) for name, row in sorted(on_machine.items()) if name not in configured]
-    # forgotten VMs are observed again, or do not exist
+    # None removes a key: forgotten VMs (removed from state) are observed again, or do not exist.
     return {UNMANAGED_KEY: rows or None, FORGOTTEN_KEY: None}
 
 
@@ -512,7 +510,7 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
     for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            recorded = {label: part for label, part in recorded.items() if label in observed}
+            recorded = {label: part for label, part in recorded.items() if label in observed}  # others were removed
             if name == "agent_pool":
                 observed = _remove_hugepages_of_azure_block(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
@@ -532,11 +530,11 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
 
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
-    """Merge an observed value over a recorded one. Missing parts stay; absent and empty are equal, as are
-    lists in another order.
+    """Merge an observed value over a recorded one. Parts not observed stay recorded, and so do values of equal meaning:
+    absent and empty ones, and lists of texts in another order.
     """
     if not recorded and not observed:
-        return recorded
+        return recorded  # both are empty
     if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
         return {**recorded, **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()}}
     are_lists = isinstance(recorded, list) and isinstance(observed, list)

@@ -53,7 +53,7 @@ class SiteWarningBuilder:
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
-        """Build all warnings."""
+        """Build all warnings, failures first. Details of a site are described only if state has objects of it."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
         pool_details: list[str] = []
@@ -93,7 +93,7 @@ class SiteWarningBuilder:
         """Describe objects of kinds that were not captured."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
-                continue
+                continue  # described as missing
             kind, display_name = _KINDS[type_name]
             names = format_first_items(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
             verb = select_word_form(len(ids), "was", "were")
@@ -108,6 +108,7 @@ class SiteWarningBuilder:
         """Describe kinds of workloads that were not captured and have no object in state."""
         recorded_kinds = {_KINDS[type_name][0] for of_site, type_name in self.unobserved if of_site == site.name}
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
+            # An incomplete list of clusters has a warning of its own.
             is_contradicted = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not is_contradicted:
                 yield (
@@ -143,7 +144,7 @@ class SiteWarningBuilder:
         """Describe unmanaged VMs on managed machines."""
         hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
         if site.name not in {object_id.partition("/")[0] for kind, object_id in self.managed if kind in hardware_types}:
-            return
+            return  # capacity of the site is not planned
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
         count = owners.total()
         if not count:

@@ -128,7 +128,7 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Check the VMs of a batch; take explained ones first."""
+        """Check and place the VMs of a batch one by one: next one on a machine preferred by the rule, else a miss."""
         vms_by_machine: dict[str, list[ObservedVm]] = {}
         for vm in vms:
             vms_by_machine.setdefault(vm.placement.machine, []).append(vm)
@@ -163,13 +163,13 @@ class _SiteReplayer:
     def _place_observed_vm(self, vm: ObservedVm) -> None:
         """Place a VM on its real machine with unknown cells."""
         if vm.placement.machine not in self.machine_names:
-            return
+            return  # a machine of unknown hardware
         demand = self._build_demand(vm)
         self.numbers[vm.cluster, vm.pool] += 1
         self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
 
 
-_DAY = "2024-01-09"
+_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
 MISSING = "it is no longer listed"
 UNPLACED = "it has no machine"
 
@@ -182,16 +182,6 @@ class VmCheck(Struct, frozen=True):
     observed: Placement | None
     cause: str = ""
 
-    @property
-    def is_on_recorded_rack(self) -> bool:
-        """True if the VM is in the recorded rack."""
-        return self.observed is not None and self.observed.rack == self.recorded.rack
-
-    @property
-    def is_on_recorded_machine(self) -> bool:
-        """True if the VM is on the recorded machine."""
-        return self.observed is not None and self.observed.machine == self.recorded.machine
-
 
 class ClusterLocationCheck(Struct, frozen=True):
     """VMs of one object, with its address and its name on the site."""
@@ -203,12 +193,12 @@ class ClusterLocationCheck(Struct, frozen=True):
     @property
     def rack_hits(self) -> int:
         """Number of VMs in the recorded rack."""
-        return sum(vm.is_on_recorded_rack for vm in self.vms)
+        return sum(vm.observed is not None and vm.observed.rack == vm.recorded.rack for vm in self.vms)
 
     @property
     def misses(self) -> tuple[VmCheck, ...]:
         """VMs on another machine, or nowhere."""
-        return tuple(vm for vm in self.vms if not vm.is_on_recorded_machine)
+        return tuple(vm for vm in self.vms if vm.observed is None or vm.observed.machine != vm.recorded.machine)
 
 
 class VerifiedPredictions(Struct, frozen=True):
@@ -299,7 +289,7 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
         if hardware is not None:
             # A machine with VMs counts as schedulable, regardless of its current facts.
             facts = get_default_facts() if machine.name in occupied else machine.facts
-            schedulable_machine = build_machine(
+            replayed_machine = build_machine(
                 build_hardware(hardware, machine.machine_sku),
                 facts,
                 name=machine.name,
@@ -307,7 +297,7 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
                 availability_zone=zones.get(machine.rack, machine.rack),
                 slot=machine.slot,
             )
-            machines.append(schedulable_machine)
+            machines.append(replayed_machine)
     batches = list(_build_creation_batches(inventory, removed))
     return [_SiteReplayer(site.name, machines, spread).run(batches) for spread in spreads]
 
@@ -333,8 +323,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     # The plain VMs on a machine. Sort keys have the time, cluster or VM, number of the pool, and time of the node.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
-            size = f"{vm.shape.cpu_cores} vCPU"
-            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
+            cpus, shape = vm.shape.cpu_cores, vm.shape
+            sku = VmSku(f"{cpus} vCPU", cpus, emulator_vcpus=0, memory_gib=shape.memory_gib, disk_gib=shape.disk_gib)
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
@@ -346,14 +336,14 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
         is_after_removal |= vms[0].cluster in removed
-        reason = NOT_ALL
-        if is_complete:
-            if not time:
-                reason = NO_ORDER
-            elif is_after_removal:
-                reason = DELETED
-            else:
-                reason = LATER if uncertain_from < time < uncertain_to else ""
+        if not is_complete:
+            reason = NOT_ALL
+        elif not time:
+            reason = NO_ORDER
+        elif is_after_removal:
+            reason = DELETED
+        else:
+            reason = LATER if uncertain_from < time < uncertain_to else ""
         yield VmCreationBatch(vms, reason)
 
 
@@ -366,11 +356,11 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
         pools_made = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
             pool_made = pools_made.get(node.pool) or cluster.created_at
-            is_later_day = node.created_at[: len(_DAY)] > pool_made[: len(_DAY)]
+            is_later_day = node.created_at[:_DATE_LENGTH] > pool_made[:_DATE_LENGTH]
             if pool_made and is_later_day:
                 spans.append((pool_made, node.created_at))
     if not spans:
-        return None
+        return None  # free capacity is always known
     starts, ends = zip(*spans, strict=True)
     return min(starts), max(ends)
 

@@ -80,7 +80,7 @@ def convert_to_cli_arguments(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
-        return value
+        return value  # a scalar, or an input
     arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
@@ -99,9 +99,9 @@ _DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def _extract_keys(part: Any) -> Any:
-    """Extract the keys from a list of objects with one key each."""
+    """Extract the texts from a list of SSH keys ({"keyData": TEXT}); other elements, such as inputs, stay."""
     if not isinstance(part, list):
-        return part
+        return part  # an input for all keys
     return [get_value_at_path(element, "keyData") or element for element in part]
 
 
@@ -194,7 +194,9 @@ class _ScriptWriter:
         """Render the cordon or uncordon of a machine."""
         sites = {step.site for step in self.objects.cordons}
         group = UserInput(
-            _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
+            _MACHINES_GROUP,
+            entry=cordon.site if len(sites) > 1 else "",
+            meaning="Name of the resource group of machines.",
         )
         verb, *options = _CORDON_COMMANDS[cordon.verb]
         flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}", *options]
@@ -234,7 +236,7 @@ class _ScriptWriter:
             return " ".join([flag, *pairs])
         if isinstance(value, Mapping):
             if name == "storageProfile":
-                value = value["osDisk"]
+                value = value["osDisk"]  # its only property
             pairs = [f"{_format_flag(key)}={self._render_value_as_shell_word(inner)}" for key, inner in value.items()]
             return " ".join([flag, *pairs])
         if name == "sshKeyValues" and isinstance(value, list):

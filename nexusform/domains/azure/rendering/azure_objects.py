@@ -187,7 +187,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
     """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
     if change.after is None:
-        return
+        return  # a removed machine stays as it is
     kind = change.address.type
     before, after = _read_cordon_actions(kind, get_mapping(change.before)), _read_cordon_actions(kind, change.after)
     for machine in sorted(before.keys() | after.keys()):
@@ -197,9 +197,9 @@ def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
 
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
-    """Read the action that makes machines unschedulable, by machine name."""
+    """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
     if kind not in _CORDONED_VALUES:
-        return {}
+        return {}  # no hardware
     is_machine = kind == "nexus_bare_metal_machine"
     blocks = {str(attributes.get("name")): attributes} if is_machine else get_mapping(attributes, "machine_override")
     argument, value = _CORDONED_VALUES[kind]
@@ -253,8 +253,7 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield resource
     elif kind == VM:
         resource = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
-        is_update = action is ResourceAction.UPDATE
-        yield _build_block_update(resource, before, attributes) if is_update else resource
+        yield _build_block_update(resource, before, attributes) if action is ResourceAction.UPDATE else resource
     elif action is ResourceAction.UPDATE:
         yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
     else:
@@ -272,7 +271,7 @@ def _is_observed(change: Change) -> bool:
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Build the update of the cluster itself, then its pools as separate resources."""
+    """Build the update of the cluster itself, if any, then its pools as separate resources, removed ones last."""
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -307,7 +306,7 @@ def _build_pool_change(
         dropped = old_properties.keys() - properties.keys()
         updated = _build_block_update(replace(pool, update_properties=changed), before, after)
         if not (updated.update_properties or updated.update_tags or dropped):
-            return
+            return  # it is unchanged
         if dropped or not _UPDATABLE_FIELDS.issuperset(changed):
             action = ResourceAction.REPLACE
         pool = updated
@@ -364,8 +363,7 @@ _EXTRA_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
     """Find the properties of an object known only to Azure and absent in its azure block."""
-    body = read_opaque_body(attributes)
-    configured = {_TAGS} & body.keys()
+    configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
         configured |= {name, *(f"{name}.{inner}" for inner in (part if isinstance(part, Mapping) else ()))}
     return tuple(name for name in _EXTRA_PROPERTIES[kind] if name not in configured)
@@ -384,7 +382,7 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
     extra = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, extra[pool["name"]]), **pool} for pool in body[initial]]
+    pools = [{**merge_bodies(pool, extra[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 
@@ -421,7 +419,7 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a VM."""
+    """Build the body of a VM: its sizes take precedence over the azure block, and this over inputs."""
     targets = "Azure ids of the targets of placement hints, by their id here."
     hints = build_placement_hints(attributes, partial(UserInput, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}

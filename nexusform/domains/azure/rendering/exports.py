@@ -29,7 +29,7 @@ from nexusform.plans.plan import Plan
 
 
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export Terraform JSON configuration; warn about parts of the plan it cannot contain."""
+    """Export Terraform JSON configuration, "" after errors or without resources; warn about parts missing in it."""
     objects = collect_azure_objects(plan)
     errors = list(_check_properties_of_recreations(objects))
     if errors:
@@ -50,7 +50,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Export a script of `az networkcloud` commands."""
+    """Export a script of `az networkcloud` commands, "" after errors or without commands."""
     objects = collect_azure_objects(plan)
     errors = list(_check_properties_of_recreations(objects))
     script, unsupported = render_az_script(objects)
@@ -70,7 +70,7 @@ def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:
-        return
+        return  # nothing is lost
     titles_by_properties: dict[tuple[str, ...], list[str]] = {}
     for item in incomplete:
         titles_by_properties.setdefault(item.unknown_properties, []).append(item.title)
@@ -112,7 +112,7 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
     writer = _DocumentWriter(objects)
     resources: dict[str, Any] = {}
     updates: dict[str, Any] = {}
-    labels = iter(writer.labels)
+    labels = iter(writer.labels)  # of the created resources, in order
     for resource in objects.applied:
         if resource.action is ResourceAction.UPDATE:
             updates[resource.label] = writer.build_update(resource)
@@ -137,7 +137,7 @@ class _DocumentWriter:
         self.inputs: list[UserInput] = []
         self.labels: dict[str, AzureResource] = {}
         for resource in objects.created:
-            label, number = resource.label, 2
+            label, number = resource.label, 2  # equal labels are numbered
             while label in self.labels:
                 label, number = f"{resource.label}_{number}", number + 1
             self.labels[label] = resource

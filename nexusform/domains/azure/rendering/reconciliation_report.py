@@ -67,7 +67,9 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
             lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
         sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
     has_findings = bool(misses or result.violated_rules or any(lists.values()) or predictions.wrong_certain)
-    return Report(f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, (), tuple(sections))
+    return Report(
+        f"Reconciliation with {origin}", _build_summary(result, misses), has_findings, sections=tuple(sections)
+    )
 
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
@@ -99,8 +101,7 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
         cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
-    table = Table(columns, tuple(rows), frozenset({1, 2, 3, 4}))
-    return Section("Clusters", table=table)
+    return Section("Clusters", table=Table(columns, tuple(rows), figures=frozenset({1, 2, 3, 4})))
 
 
 def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Section:
@@ -111,7 +112,7 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         cause = vm.cause or _UNKNOWN_CAUSE
         machine = vm.observed.machine if vm.observed is not None else "nowhere"
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
-        causes[cause.split(": ", 1)[-1]] += 1
+        causes[cause.split(": ", 1)[-1]] += 1  # without the name of the machine
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
     table = Table(("VM", "Recorded", "Is", "Cause"), tuple(rows))
     return Section("Elsewhere", lines, table=table, is_finding=True)
@@ -122,7 +123,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     rows: list[Row] = []
     for rule in rules:
         is_broken = rule.satisfied != "always"
-        rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_broken))
+        rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_finding=is_broken))
     table = Table(("Separation rule", "Scope", "Observed on"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 
@@ -130,8 +131,9 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
 def _build_replay_section(replay: SiteReplay) -> Section:
     """Build the section of one replay."""
     unchecked = sum(replay.unjudged.values())
-    lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
-    if replay.judged:
+    if not replay.judged:
+        lines = [f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"]
+    else:
         vms = format_count(replay.judged, "checked VM")
         share = f"{replay.hits / replay.judged:.1%}".replace("%", " %")
         expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")
@@ -164,7 +166,7 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         if subject in _SUBJECTS:
             share = "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %"
             rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
-    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), frozenset({2, 3}))
+    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), figures=frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
@@ -238,7 +240,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
         sections.append(Section("Findings", lines, is_finding=True))
     has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
     names = f"{format_count(len(sites), 'site')}: {format_first_items([site.name for site in sites], _MAX_NAMES)}."
-    return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
+    return Report(f"Inventory {origin}", names, has_findings, sections=tuple(sections))
 
 
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
@@ -257,7 +259,7 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
         Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
     yield Section(
-        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2}))
+        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, figures=frozenset({2}))
     )
     if site.closed:
         closed = tuple(Row(pair, is_finding=True) for pair in site.closed)

@@ -165,7 +165,7 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
     by_machine: dict[str, list[dict[str, Any]]] = {}
     for vm in sorted(vms, key=lambda item: item.name):
         if vm.placement is None:
-            continue
+            continue  # it uses no machine
         entries = by_machine.setdefault(vm.placement.machine, [])
         # Build a name for a VM, unique on its machine; a node with a taken name gets its cluster's name added.
         used_names = {entry["name"] for entry in entries}
@@ -278,7 +278,7 @@ def _check_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
         ]
     missing = [name for name in ("bare_metal_machines_file", "racks_file") if name not in files]
     if not missing:
-        return []
+        return []  # both are set
     return [
         Problem(
             (),
@@ -303,7 +303,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     argument = ("directory",) if attributes.get("directory") is not None else ()
     problems = []
     for finding in findings:
-        path = argument if finding.file else finding.path
+        path = argument if finding.file else finding.path  # a path in a file is no argument
         problems.append(Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
@@ -313,7 +313,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
-    """Read every named file."""
+    """Read the files of the directory, else every named file; report unreadable ones."""
     from nexusform.domains.azure.importers.az_capture_commands import (
         AzExport,
         find_irregular_files,
@@ -340,7 +340,7 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
 
 
 def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
-    """Return a warning if the export is older than max_age or its age is unknown."""
+    """Yield a warning if the export is older than max_age or its age is unknown; none without a valid max_age."""
     max_age = get_text(attributes, "max_age")
     limit = parse_duration(max_age)
     if limit is None:

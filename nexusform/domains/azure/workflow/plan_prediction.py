@@ -117,7 +117,8 @@ def open_plan_prediction(
 
 
 class _SiteInventory(Struct, frozen=True):
-    # Bodies of a site by kind; `name` for messages.
+    """Bodies of a site by kind; `name` for messages."""
+
     name: str
     documents: Documents
     machine_sku_by_id: Mapping[str, str] = {}
@@ -198,17 +199,17 @@ def _compare_sites(
     changed_items: ResourcesAfterChanges,
     scheduler: SchedulerSettings,
 ) -> _SiteComparison:
-    """Build the comparison: changing objects from the changed site, all others from the current one."""
+    """Build the comparison: afterwards, clusters and VMs are those of the changed site, all others the current ones."""
     before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
-        if reference[0] not in _CHANGING_TYPES:
+        if item.type not in _CHANGING_TYPES:
             after[reference] = item
         elif reference in changed:
             after[reference] = changed[reference]
     by_key = _index_references_by_arm_id(changed_sites)
-    after |= {key: item for key, item in changed.items() if key not in after and key[0] == "nexus_vm_sku"}
+    after |= {key: item for key, item in changed.items() if key not in after and item.type == "nexus_vm_sku"}
     new_names = {by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:
@@ -220,10 +221,10 @@ def _compare_sites(
         by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = reference
     # New VMs have the other tool's names, since samples of plain VMs depend on the name.
     new_vm_addresses: dict[Reference, Address] = {}
-    for reference, tool_name in new_names.items():
+    for (type_name, object_id), tool_name in new_names.items():
         match = _AZAPI_ADDRESS.fullmatch(tool_name)
-        if reference[0] == VIRTUAL_MACHINE and match is not None:
-            new_vm_addresses[reference] = Address((), "managed", VIRTUAL_MACHINE, match[1])
+        if type_name == VIRTUAL_MACHINE and match is not None:
+            new_vm_addresses[type_name, object_id] = Address((), "managed", VIRTUAL_MACHINE, match[1])
     addresses = assign_import_addresses({**before, **after}.values(), new_vm_addresses, EMPTY)
     return _SiteComparison(
         before={addresses[reference]: item for reference, item in before.items()},
@@ -249,7 +250,7 @@ def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettin
 
 
 def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]:
-    """Collect type and id of clusters and VMs by the id key of their ARM id."""
+    """Collect type and id of clusters and VMs by their ARM id in lower case."""
     references: dict[str, Reference] = {}
     for site in sites:
         inventory = site.inventory

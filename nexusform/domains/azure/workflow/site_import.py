@@ -208,7 +208,7 @@ def assign_import_addresses(
     name get the site as prefix.
     """
     object_list = list(objects)
-    shared = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
+    label_counts = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
     used = {(address.type, address.name) for address in (*state.instances, *existing.values())}
     addresses: dict[Reference, Address] = {}
     for item in object_list:
@@ -217,7 +217,7 @@ def assign_import_addresses(
             addresses[item.type, item.id] = recorded_address
             continue
         label = _build_address_label(item.attributes["name"])
-        if shared[item.type, label] > 1:
+        if label_counts[item.type, label] > 1:
             label = _build_address_label(item.id.replace("/", "-"))
         unique_label, number = label, 2
         while (item.type, unique_label) in used:
@@ -393,7 +393,7 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
-    """Build the source of an exported directory, with its configured provider or a new one."""
+    """Build the source of an exported directory, with its configured provider or a new one; far away by full path."""
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
 
@@ -408,7 +408,7 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
             return Source(directory, read_sites, key)
     block = {"directory": configured_path}
     if not settings_by_key:
-        return Source(directory, read_sites, PROVIDER, block)
+        return Source(directory, read_sites, PROVIDER, settings=block)
     alias = _build_address_label(Path(directory).resolve().name)
     return Source(name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
 
@@ -416,7 +416,7 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
 def find_azure_settings(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> tuple[Mapping[str, Any], list[Diagnostic]]:
-    """Find the settings of Azure in its provider block, if any; diagnostics if no trusted subscription is set."""
+    """Return the settings of the provider block azure ({} without one); diagnostics without a trusted subscription."""
     block = blocks.get(azure.KIND)
     settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
     try:

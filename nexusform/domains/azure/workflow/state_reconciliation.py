@@ -65,7 +65,7 @@ _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 def reconcile_site(
     location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
-    """Compare, check the separation rules on observed VMs, and write the observations to the state."""
+    """Compare state with a site, check the separation rules on observed VMs, and write the observations to state."""
     observed, read_errors = _read_sites_and_build_provider(location, directory)
     if observed is None:
         return ReconcileResult(diagnostics=tuple(read_errors))
@@ -104,10 +104,10 @@ def _read_sites_and_build_provider(
         return None, [build_error("refresh-failed", str(problem))]
     is_captured = source.provider != KIND
     provider = ObservedSites(
-        NAME,
-        f"the export in {directory}" if is_captured else source.name,
-        "capture the export again" if is_captured else "look again",
-        lambda: (sites, list(findings)),
+        name=NAME,
+        source=f"the export in {directory}" if is_captured else source.name,
+        advice="capture the export again" if is_captured else "look again",
+        read_sites=lambda: (sites, list(findings)),
         is_captured=is_captured,
         verify_absence=source.verify_absence,
     )
@@ -143,8 +143,8 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
-        settlement = verify_object_predictions(observed, self.types, {})
-        new_state = self._build_new_state(observed, replays_run, settlement)
+        prediction_results = verify_object_predictions(observed, self.types, {})
+        new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
             content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
             try:
@@ -158,7 +158,8 @@ class _Reconciler:
         ):
             if address.type == "nexus_site" and (record := parse_record(current.private)):
                 records[str(current.attributes.get("name"))] = record
-        verified = list(chain.from_iterable(settlement.verified.values()))
+        verified = list(chain.from_iterable(prediction_results.verified.values()))
+        # A tie is a second prediction about one machine.
         new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
         predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
         return ReconcileResult(
@@ -186,6 +187,7 @@ class _Reconciler:
         return ReconcileResult(checks=checks, replays=replays_run)
 
     def _list_vm_objects(self) -> Iterator[tuple[Address, ObjectState, ResourceType]]:
+        """Yield the objects in state with VMs of Azure, in order of address, with their types."""
         for address in sorted(self.recorded_objects, key=compute_address_order):
             kind = self.types.get(address.type)
             if kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
@@ -202,7 +204,7 @@ class _Reconciler:
             for address, current in self.recorded_objects.items()
             if address.type in {RACK, MACHINE}
         ]
-        self.provider.read(hardware)
+        self.provider.read(hardware)  # raises if any may not be read
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
         uncaptured: list[Address] = []
@@ -214,9 +216,8 @@ class _Reconciler:
                 uncaptured.append(address)
                 continue
             observed_values = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
-            agreement = compare_answer(
-                str(address), kind.schema, current.attributes, {**current.attributes, **observed_values}, ()
-            )
+            answered = {**current.attributes, **observed_values}
+            agreement = compare_answer(str(address), kind.schema, current.attributes, answered, observed=())
             observed[address] = replace(current, attributes=agreement.attributes)
         return observed, absent, uncaptured
 
@@ -228,7 +229,7 @@ class _Reconciler:
             if get_failed_change(instance.current)
         }
         if not pending:
-            return
+            return  # no provider is read
         reduced_state = replace(self.state, instances=pending)
         refreshed = refresh_objects(reduced_state, self.run.providers, self.types, lambda _address, _id: None)
         for address in sorted(pending, key=compute_address_order):
@@ -243,7 +244,7 @@ class _Reconciler:
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:
-                continue
+                continue  # its VMs are unknown
             assert kind.vms is not None
             attributes = observed[address].attributes if address in observed else {}
             yield compare_cluster_vms(
@@ -289,10 +290,10 @@ class _Reconciler:
         nodes = observed_object.attributes.get("nodes")
         before = self.recorded_objects[address].attributes.get("nodes")
         if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
-            return observed_object
+            return observed_object  # an object without nodes
         missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
         if not missing_nodes:
-            return observed_object
+            return observed_object  # none is missing
         return replace(observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}})
 
     def _build_new_state(
@@ -307,7 +308,7 @@ class _Reconciler:
                 instances[record.address] = record.instance
         for address, current in list(iterate_current_objects(instances)):
             if address.type != "nexus_site":
-                continue
+                continue  # only sites store scores
             name = str(current.attributes.get("name"))
             scores = {replay.spread.value: _SCORE_FORM(replay) for replay in replays if replay.site == name}
             if scores and current.note.get(PREDICTION_KEY) != scores:

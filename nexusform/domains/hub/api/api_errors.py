@@ -127,6 +127,7 @@ def _read_cause(item: Mapping[str, Any]) -> ApiErrorCause:
 
 
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
+    """Determine the kind of an error by its status; ambiguous ones by message, body or causes."""
     is_denied = _POLICY_DENIAL.search(message) is not None
     has_permission_error = _PERMISSION_ERROR.search(message) is not None or "forbidden: User" in message
     # By status: a condition, the kind if it is met, and the other kind.

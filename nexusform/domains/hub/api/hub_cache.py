@@ -54,7 +54,7 @@ class CollectionCache:
             return list(self._by_placement.get(placement, {}).values())
 
     def _run_watch(self) -> None:
-        """List, then watch; restart on failure."""
+        """List, then watch; restart after a failure, until several in a row or a missing permission."""
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
             try:
@@ -65,7 +65,7 @@ class CollectionCache:
                     for body in object_list.items:
                         self._cache_object(body)
                     self._update_resource_version(object_list.version)
-                    for name in {*old_bodies, *self._bodies}:
+                    for name in {*old_bodies, *self._bodies}:  # anything may have changed since the last watch
                         self._change_counts[name] = self._change_counts.get(name, 0) + 1
                 version = object_list.version
                 while not self._hub.is_closed:
@@ -77,7 +77,7 @@ class CollectionCache:
                 failures += 1
                 log_event("debug", "watch ended", collection=self._collection, why=str(problem))
                 if isinstance(problem, ApiError) and problem.kind is ApiErrorKind.PERMISSION:
-                    return
+                    return  # a restart would fail, too
                 self._timing.sleep(_RETRY_SECONDS)
 
     def _process_events(self, version: str) -> str:
@@ -126,7 +126,7 @@ class HubCache:
         """Return the active cache of a collection, if any; `name` is the requested object."""
         with self._lock:
             requested = self._requested.setdefault(collection, set())
-            if len(requested) < CACHE_THRESHOLD:
+            if len(requested) < CACHE_THRESHOLD:  # later names are not needed
                 requested.add(name)
             if len(requested) == CACHE_THRESHOLD and collection not in self._caches:
                 self._caches[collection] = CollectionCache(self._hub, collection, self._timing)

@@ -179,7 +179,7 @@ class HubClient:
         try:
             hub_time = parsedate_to_datetime(date)
         except ValueError:
-            return
+            return  # no valid Date header
         self._sends_date = True
         if hub_time.tzinfo is None:
             hub_time = hub_time.replace(tzinfo=UTC)  # the zone -0000
@@ -237,15 +237,14 @@ class HubClient:
         expired. Raises ApiError and HubProblem.
         """
         if version:
-            version_query = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
-            return self._list_pages(path, query, version_query)
+            return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
         for _ in range(_LIST_ATTEMPTS - 1):
             try:
                 return self._list_pages(path, query, {})
             except ApiError as api_error:
-                if api_error.kind is not ApiErrorKind.EXPIRED:
+                if api_error.kind is not ApiErrorKind.EXPIRED:  # else start again, at a newer version
                     raise
-        return self._list_pages(path, query, {})
+        return self._list_pages(path, query, {})  # the last attempt raises any error
 
     def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
         """Return all pages; `first_query` is added to the first request, since later pages continue its version."""
@@ -253,13 +252,12 @@ class HubClient:
         continue_token, budget = "", PageLimits()
         while True:
             position = {"continue": continue_token} if continue_token else first_query
-            page_query = {**query, "limit": str(_PAGE_SIZE), **position}
-            answer, response = self._request("GET", path, page_query)
+            answer, response = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **position})
             page = response.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
             kind = get_text(response, "kind").removesuffix("List")
-            expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)
+            expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)  # any, unless it is a fleet kind
             if kind != expected:
                 raise HubProblem(f"{self.server} answers {path} with a list of {kind}, not of {expected}.")
             items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
@@ -353,7 +351,7 @@ class HubClient:
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
         retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
         deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
-        deadline, is_silent = min(deadline, getattr(self._step, "deadline", deadline)), False
+        deadline, is_reported = min(deadline, getattr(self._step, "deadline", deadline)), False
         while True:
             client = self._client
             try:
@@ -363,7 +361,7 @@ class HubClient:
                     has_new_credentials = True
                     self._refresh_credentials(client)
                     continue
-                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:
+                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # these share one limit
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
                     deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
                 is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)
@@ -374,10 +372,10 @@ class HubClient:
                 if not problem.is_temporary or self.is_closed or self._timing.read_time() + wait > deadline:
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
-                if not is_silent and (report := getattr(self._step, "report", None)) is not None:
+                if not is_reported and (report := getattr(self._step, "report", None)) is not None:
                     until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
                     report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
-                is_silent = True
+                is_reported = True
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
 
@@ -389,6 +387,7 @@ class HubClient:
                 self._expired_clients.append(expired_client)
 
     def _send_request(self, client: ApiClient, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:
+        """Send a request once; return the answer and its object. Raises ApiError and HubProblem."""
         if self.is_closed:
             raise HubProblem(f"{self.server} is closed.")
         path = request.path
@@ -533,7 +532,7 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         # The default kubeconfig may be for another cluster; kubectl ignores it too.
         raise HubProblem(f"No kubeconfig named by {_KUBECTL_VARIABLE} exists.")
     if read_variable(_POD_VARIABLE):
-        return []
+        return []  # this runs in a pod
     raise HubProblem(
         f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or {_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."

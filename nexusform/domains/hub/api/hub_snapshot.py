@@ -41,7 +41,7 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     """
     try:
         with closing(_open_hub(arguments, trust)) as hub:
-            scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), {})
+            scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), skipped={})
             items = _read_objects(hub, scope)
             selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
     except HubProblem as problem:
@@ -69,7 +69,7 @@ def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient
     try:
         return HubClient(location)
     except HubProblem as problem:
-        if location.kubeconfig:
+        if location.kubeconfig:  # configured here: no advice needed
             raise
         raise HubProblem(f"{problem} {_SETTINGS_ADVICE}") from None
 
@@ -83,7 +83,7 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
             return _list_all_kinds(hub, scope, is_fixed=True)
         except _ResourceVersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
-    return _list_all_kinds(hub, scope, is_fixed=False)
+    return _list_all_kinds(hub, scope, is_fixed=False)  # each kind at its latest version
 
 
 class _ReadScope(Struct, frozen=True):
@@ -138,15 +138,13 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
     """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises _ListForbidden."""
     if not kind.is_namespaced:
         return []
-    items: list[dict[str, Any]] = []
-    for namespace in namespaces:
-        items += _list_kind(hub, kind, "", kind.build_collection(namespace))[0]
-    return items
+    collections = map(kind.build_collection, namespaces)
+    return [body for collection in collections for body in _list_kind(hub, kind, "", collection)[0]]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
-    """Return all objects of a kind and their version. Raises _ResourceVersionExpired, _ListForbidden,
-    ExternalQueryProblem and HubProblem.
+    """Return all objects of a kind, at `version` ("": the latest) and in one `collection` ("": everywhere), and their
+    version. Raises _ResourceVersionExpired, _ListForbidden, ExternalQueryProblem and HubProblem.
     """
     try:
         object_list = hub.list_at_version(collection or kind.collection, version)
@@ -189,7 +187,7 @@ def read_selected_objects(
         for body in _list_objects(hub, collection, selected):
             matches = [selector for selector in wanted if selector["name"] in ("", body["metadata"].get("name"))]
             if not matches or _build_key(body) in known:
-                continue
+                continue  # not selected, or in the dump
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
             if is_namespace and any(selector["scope"] != "NamespaceOnly" for selector in matches):
@@ -207,10 +205,10 @@ def _group_by_collection(
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
         if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
-            continue
+            continue  # the dump has it
         version = "/".join(filter(None, (selector["group"], selector["version"])))
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
-        if is_namespaced == bool(selector["namespace"]):
+        if is_namespaced == bool(selector["namespace"]):  # None for an unserved kind: it selects nothing
             grouped.setdefault(_build_collection_path(version, plural, selector["namespace"]), []).append(selector)
     return grouped
 
@@ -219,7 +217,7 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
     """Yield the paths of a namespace's collections."""
     for version in ("v1", *hub.list_group_versions()):
         if version.partition("/")[0].endswith(_FLEET_SUFFIX):
-            continue
+            continue  # a hub never distributes its own objects
         for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:
                 yield _build_collection_path(version, plural, namespace)

@@ -33,6 +33,7 @@ def reconcile_with_hub(location: CommandContext, locking: LockOptions, notices: 
 
 
 def _build_report(result: HubReconciliation) -> Report:
+    """Build the report: a verdict in one sentence, and sections with the findings."""
     difference_count = sum(len(check.differences) for check in result.checks)
     missing = [check for check in result.checks if check.observed is None]
     has_findings = any((difference_count, missing, result.broken_rules, result.pending))
@@ -52,7 +53,7 @@ def _build_report(result: HubReconciliation) -> Report:
         verdict += (
             f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
         )
-    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, (), tuple(_list_sections(result)))
+    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, sections=tuple(_list_sections(result)))
 
 
 def _list_sections(result: HubReconciliation) -> Iterator[Section]:
@@ -61,8 +62,8 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
     if checks:
         rows = []
         for check in checks:
-            count = "gone" if check.observed is None else f"{len(check.observed):,}"
-            cells = (check.address, f"{len(check.recorded):,}", count, f"{len(check.differences):,}")
+            observed_text = "gone" if check.observed is None else f"{len(check.observed):,}"
+            cells = (check.address, f"{len(check.recorded):,}", observed_text, f"{len(check.differences):,}")
             rows.append(Row(cells, bool(check.differences) or check.observed is None))
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
         yield Section("Placements", table=Table(heads, tuple(rows), frozenset({1, 2, 3})))

@@ -74,7 +74,7 @@ class ContentVerifier:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
-            return ""
+            return ""  # nothing to verify, no difference, or unknown
         del self._differences[index]  # compared again by the next call
         return "the hub has not taken a snapshot of all changes yet"
 
@@ -83,14 +83,15 @@ class ContentVerifier:
         objects after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
         """
         resources, index = self._get_planned_resources(), final.latest_snapshot
-        is_complete = not final.message and not self._is_run_managed
-        if is_complete and index is not None and has_cluster_content(resources):
+        is_rolled_out = not final.message and not self._is_run_managed
+        has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
+        if is_rolled_out and index is not None and has_overrides:
             verification = self._verify_works(verification, resources, index)
         index = self._find_index_to_verify(final)
         if index is None:
-            return verification
+            return verification  # nothing to verify
         difference = self._find_snapshot_difference(index)
-        if difference is None:
+        if difference is None:  # no permission
             unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
             return replace(verification, not_verified=unread)
         wrong_clusters = _list_clusters_at(final, index) if difference else ()
@@ -102,10 +103,10 @@ class ContentVerifier:
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
-            return ()
+            return ()  # other objects than planned, or unknown ones
         predicted_index = self._get_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
-        if not 0 < added_count < self._count_object_changes():
+        if not 0 < added_count < self._count_object_changes():  # at most one snapshot for each changed object
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
@@ -121,7 +122,9 @@ class ContentVerifier:
         return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
     def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
-        """Return the index of the latest resource snapshot to verify; None without one."""
+        """Return the index of the latest resource snapshot, if it is to be verified. None for a new placement, with
+        staged runs, and while the snapshot is older than planned or missing.
+        """
         index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
         if self._step.prior is None or self._is_run_managed or not planned or index is None:
             return None
@@ -133,9 +136,9 @@ class ContentVerifier:
     def _count_object_changes(self) -> int:
         """Return the number of objects added, changed and removed since the previous snapshot."""
         recorded = read_applied_resources(self._step.private_note, ()).snapshots
-        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]
+        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
         if len(snapshots) < 2:
-            return 0
+            return 0  # no previous one
         before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
         return len({title for title, _ in before ^ after})
 
@@ -161,7 +164,7 @@ class ContentVerifier:
         """Return the result with the clusters of a completed run with other objects after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
-            return verification
+            return verification  # no overrides are planned
         members = list_objects_if_permitted(partial(self._hub.list_objects, MEMBER.collection))
         if members is None:
             return replace(verification, not_verified=_NO_LABELS)
@@ -181,7 +184,7 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str] | None = None,
     ) -> VerificationResult:
-        """Return the result with the clusters with other objects in their Works than planned."""
+        """Add missing Works and clusters with unplanned objects in Works; the step's own placement by default."""
         works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):
@@ -201,11 +204,6 @@ def _collect_titles(objects: Iterable[Any]) -> set[str]:
     return {item.title for item in objects}
 
 
-def has_cluster_content(planned: AppliedResources) -> bool:
-    """Return whether overrides change the objects of any cluster."""
-    return any(rendered.digest for rendered in planned.on_cluster.values())
-
-
 class _PickedOverrides(Struct, frozen=True):
     """Part of a planned RunRecord; `picked` is recorded together with the others."""
 
@@ -223,7 +221,7 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     on_cluster: dict[str, RenderedResources] = {}
     objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
     labels = {get_name(member): get_labels(member) for member in members}
-    if not objects:
+    if not objects:  # the hub has deleted the snapshot
         return AppliedResources((), on_cluster)
     for cluster in sorted(record.picked.keys() & record.done):
         overrides = tuple(record.overrides[position] for position in record.picked[cluster])
@@ -234,8 +232,8 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
 
 
 def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple[str, str]]:
-    """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
-    Works and with a predicted failure are left out, and so are objects with another owner on the cluster.
+    """Yield the clusters with other objects in their Works than planned, and the difference. Left out are clusters
+    without Works or with a predicted failure, and objects with another owner on the cluster.
     """
     objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
@@ -252,7 +250,7 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
 
 
 def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> str:
-    """Describe the clusters without Works to verify them; "" if all have some. None: no permission."""
+    """Describe the clusters without Works to verify; "" if all have some. `works` is None without permission."""
     if works is None:
         return "the hub does not let Works be listed, so the objects of its clusters are unknown"
     observed = _read_objects(works)
@@ -292,8 +290,8 @@ class _StagePosition(Struct, frozen=True):
 
 
 def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
-    """Return how the resources of a completed run differ from the planned ones; "" if they do not. `note` is
-    the planned private note of the run, `snapshots` are the resource snapshots of its placement.
+    """Return how the resources of a completed run differ from the planned ones; "" if they do not, or if either is
+    unknown. `note` is the planned private note of the run, `snapshots` are the resource snapshots of its placement.
     """
     planned_index = note.get("resource_snapshot")
     used_text = get_text(run, "status", "resourceSnapshotIndexUsed")
@@ -317,13 +315,13 @@ def find_wrong_objects(
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
     if not objects:
-        return ""
+        return ""  # the hub has deleted it
     differing_titles = (_collect_titles(objects) ^ planned_titles) - kept_titles
     if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
-    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):
+    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):  # older ones have older content
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
 
@@ -334,10 +332,10 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
-        return ()
-    has_ended = note.get("ended") is True
+        return ()  # nothing was predicted
+    has_ended = note.get("ended") is True  # predicted
     ends = (_RUN_ENDS[has_ended], _RUN_ENDS[observed.succeeded])
-    predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
+    predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
     stages = []
     for stage in list_mappings(run, "status", "stagesStatus"):
         clusters = list_mappings(stage, "clusters")
@@ -351,11 +349,11 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
-            predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *results))
+            predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = places.get(cluster)
-        if place is not None and (planned_place.size > 1 or place != planned_place):
-            chance = 1 / planned_place.size
-            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, chance, planned_place.text, place.text))
+        if place is not None and (planned_place.size > 1 or place != planned_place):  # the only place is certain
+            texts = (planned_place.text, place.text)
+            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)
 
 
@@ -376,9 +374,9 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
     }
 
 
-def _build_prediction(subject: str, name: str, chance: float, predicted: str, observed: str) -> VerifiedPrediction:
+def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
     text = f"{name}: predicted: {predicted}; observed: {observed}"
-    return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
+    return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
 
 
 def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
@@ -392,7 +390,7 @@ def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified prediction of an eviction; `reason` is why the hub did not execute it, or ""."""
+    """Return the verified prediction of an eviction, () without one. `reason`: why it was not executed, or ""."""
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
@@ -401,4 +399,6 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
     is_correct, is_certain = predicts_execution == (not reason), predicted.get("certain") is True
-    return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)
+    return (
+        VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, was_correct=is_correct, is_certain=is_certain, text=text),
+    )

@@ -46,15 +46,15 @@ _IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "na
 def remove_ignored_fields(
     sent_body: Body, existing: Body | None, ignored_arguments: Sequence[Path], manager: str
 ) -> dict[str, Any]:
-    """Return a body without the fields in ignore_changes owned by others. Fields without another owner stay:
-    omitting them would delete them.
+    """Return a body without the fields of ignore_changes owned by others. Fields without another owner stay: omitting
+    them from an apply would delete them.
     """
     body = copy.deepcopy(dict(sent_body))
     for argument in ignored_arguments:
         body_path = _find_body_path(argument, body)
         value = get_part(body, body_path)
         if value is None:
-            continue
+            continue  # not sent
         for path in list(_list_sent_paths(value, body_path)):
             if _find_other_owners(existing, path, manager):
                 _remove_field(body, path)
@@ -68,7 +68,7 @@ def _find_body_path(argument: Path, body: Body) -> Path:
     body_path: Path = ("spec",)
     for step in argument:
         key = convert_to_camel_case(str(step))
-        is_plural = get_part(body, (*body_path, key)) is None
+        is_plural = get_part(body, (*body_path, key)) is None  # no such field
         body_path = (*body_path, f"{key}s" if is_plural else key)
     return body_path
 
@@ -81,9 +81,10 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, applied_fields)))
     if not owned_paths:
         return is_identity_only(sent_body)
-    return all(get_part(sent_body, path) == get_part(existing, path) for path in owned_paths) and not any(
-        owned_paths.isdisjoint(path[:end] for end in range(1, len(path) + 1)) for path in _list_sent_paths(sent_body)
-    )
+    if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
+        return False  # also for (), the whole object
+    sent_prefixes = ([path[:end] for end in range(1, len(path) + 1)] for path in _list_sent_paths(sent_body))
+    return not any(map(owned_paths.isdisjoint, sent_prefixes))
 
 
 def is_identity_only(sent_body: Body) -> bool:
@@ -102,7 +103,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     for entry in list_managed_fields(existing):
         owner = get_text(entry, "manager") or "unknown"
         if owner == manager or entry.get("subresource"):
-            continue
+            continue  # ours, or of the status
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
             if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
                 owners.setdefault(path, []).append(owner)
@@ -110,7 +111,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields owned as a whole, or as a list by elements; names in managed fields start with `f:`."""
+    """Yield the paths of fields owned as a whole, and of lists with owned elements. Only names of fields have `f:`."""
     if parent and not fields:
         yield parent
     names = sorted(fields.keys() - {"."})
@@ -122,7 +123,7 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields with owners; `()`, the whole object, for a list element."""
+    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`)."""
     names = sorted(fields.keys() - {"."})
     if parent and not names:
         yield parent
@@ -169,20 +170,20 @@ def _contains_field_path(fields: Body, path: Path) -> bool:
     """Return True if fields contain a path, by itself or in a whole."""
     for step in path:
         if f"f:{step}" not in fields:
-            return False
+            return False  # not owned
         fields = get_mapping(fields, f"f:{step}")
         if not fields:
-            return True
+            return True  # owned as a whole
     return True
 
 
 def _remove_field(body: dict[str, Any], path: Path) -> None:
-    """Remove a field, and parents left empty."""
+    """Remove the field at a path, and parents left empty, except the first."""
     for end in range(len(path), 1, -1):
         holder = get_part(body, path[: end - 1])
         del holder[path[end - 1]]
         if holder:
-            return
+            return  # other fields remain
 
 
 def build_hub_record(
@@ -201,8 +202,7 @@ def build_hub_record(
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
     prior_record = dict(get_mapping(prior_note, ON_HUB))
-    is_placement = type_name in PLACEMENT_TYPES
-    foreign_paths = find_foreign_fields(body, manager) if is_placement else {}
+    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if foreign_paths:
         parts = _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths))
@@ -211,7 +211,7 @@ def build_hub_record(
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
     for observed_member in (FOREIGN_FIELDS, OWNERS, DELETING):
-        prior_record.pop(observed_member, None)
+        prior_record.pop(observed_member, None)  # as observed now
     return {ON_HUB: {**prior_record, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
@@ -241,7 +241,7 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     """Return True if a field differs from its default, as far as its kind is known."""
     fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
     if type_name == MANIFEST_TYPE or fleet_object is None:
-        return True
+        return True  # its defaults are unknown
     identity = {"name": "any", "namespace": "any"}
     arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, {path: ""}))
     return bool(fleet_object({**identity, **arguments}) != fleet_object(identity))
@@ -265,7 +265,7 @@ def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> Body:
     """Return the part of a spec at these paths."""
     parts: dict[str, Any] = {}
     for path in paths:
-        if path[1:]:
+        if path[1:]:  # below the spec
             holder = parts
             for step in path[:-1]:
                 holder = holder.setdefault(str(step), {})

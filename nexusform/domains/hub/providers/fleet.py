@@ -62,9 +62,7 @@ SETTINGS: Final = BlockSchema(
 def make_provider(
     settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
 ) -> Provider:
-    """Create the provider for evaluated settings; the hub is not contacted before a plan reads it. Raises
-    ProviderProblem.
-    """
+    """Create the provider for evaluated settings, without contact to the hub before a read. Raises ProviderProblem."""
     from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_hub_location
     from nexusform.domains.hub.providers.hub_errors import HubOptions
     from nexusform.domains.hub.providers.hub_provider import FleetHubProvider

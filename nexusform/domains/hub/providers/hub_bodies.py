@@ -63,7 +63,7 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order."""
+    """Return the hub objects of a resource in order, with defaults as sent; an approval has only a path."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
@@ -136,6 +136,7 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _add_placement_defaults(spec: Body) -> None:
+    """Add the defaults of a placement in place: of the rollout strategy, and of lists owned as a whole."""
     _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
     _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
     policy = spec.get("policy")
@@ -182,7 +183,7 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
         for name, value in sent.items():
             if name in observed:
                 yield from find_differences(value, observed[name], (*path, name))
-            elif value not in ({}, [], None):
+            elif value not in ({}, [], None):  # servers omit empty values
                 yield (*path, name)
         return
     if type(sent) is type(observed) is list and len(sent) == len(observed):
@@ -217,9 +218,8 @@ def build_observed_attributes(
     ]
     if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
-        changed = {**attributes, "yaml_body": "\n---\n".join(documents)}
-        return add_derived_attributes(type_name, changed)
-    body = parts[0]
+        return add_derived_attributes(type_name, {**attributes, "yaml_body": "\n---\n".join(documents)})
+    body = parts[0]  # other resources have one object
     if type_name == MEMBER_TYPE:
         changes: dict[str, Any] = {}
         if attributes.get("labels") is not None:
@@ -227,15 +227,15 @@ def build_observed_attributes(
         if attributes.get("taint"):
             changes["taint"] = read_member_taints(body)
         return {**attributes, **changes}
-    if isinstance(attributes.get("manifest"), str):
+    if isinstance(attributes.get("manifest"), str):  # one argument holds the object
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
+    changed_keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}  # of the spec
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
     changed_arguments = {
         name: value
         for name, value in arguments.items()
-        if keys & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}
+        if changed_keys & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}  # blocks are plural
     }
     return {**attributes, **changed_arguments}
 
@@ -321,11 +321,11 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
 
 
 def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
-    """Return True if a block contains only defaults of the hub."""
+    """Return True if a single block contains only defaults of the hub; False if it is absent or repeated."""
     if value is None or block.nesting is Nesting.LIST:
         return False
     for name, attribute in block.schema.attributes.items():
-        if value.get(name) not in (None, attribute.default, "Disabled"):
+        if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
     inner = block.schema.blocks.items()
     return all(

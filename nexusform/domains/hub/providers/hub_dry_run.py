@@ -88,12 +88,13 @@ class HubDryRun:
         self.verdict = ""  # how many changes the hub accepts, as text
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """Return the findings about changes, each with the number of its change."""
+        """Return the findings about changes, each with the number of its change (its index in `requests`)."""
         numbers = self._select_changes(requests)
         findings = self._validate_changes_on_hub(requests, numbers) if numbers else []
         return [*findings, *self._check_deletions(requests)]
 
     def _validate_changes_on_hub(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
+        """Validate the changes with these numbers, and set `verdict`. Without a usable hub: one finding for all."""
         try:
             hub = self._connection.connect()
             if self._options.is_confined and not self._options.allows_dry_run(hub.server):
@@ -113,8 +114,7 @@ class HubDryRun:
                 partly_known.append(number)
             else:
                 sent_objects[number] = build_sent_objects(request)
-        hub_objects, unvalidated = self._reserve_dry_runs(sent_objects)
-        fully_known = list(hub_objects)
+        hub_objects, over_limit = self._reserve_dry_runs(sent_objects)
         for hub_object in chain.from_iterable(hub_objects.values()):
             self._record_new_kinds(hub_object)
 
@@ -124,33 +124,33 @@ class HubDryRun:
         try:
             self._existing = list_existing_object_bodies(hub, chain.from_iterable(hub_objects.values()))
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                findings = list(chain.from_iterable(pool.map(validate_number, fully_known)))
+                findings = list(chain.from_iterable(pool.map(validate_number, hub_objects)))
             findings += find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        for number in partly_known:
+        for number in partly_known:  # for the verdict: a dry run needs all values
             detail = f"{requests[number].address} (some of its values are known only then)"
             findings.append((number, Problem((), _DEFERRED, detail)))
-        self.verdict = _format_dry_run_summary(hub.server, len(fully_known), findings)
+        self.verdict = _format_dry_run_summary(hub.server, len(hub_objects), findings)
         return [
             *_combine_skipped_findings(findings, self._skip_severity),
-            *self._build_skipped_checks_warning(unvalidated, _LIMIT_REASON),
+            *self._build_skipped_checks_warning(over_limit, _LIMIT_REASON),
             *_build_invalid_changes_warning(invalid),
         ]
 
     def _reserve_dry_runs(
         self, hub_objects: Mapping[int, Sequence[HubObject]]
     ) -> tuple[dict[int, Sequence[HubObject]], list[int]]:
-        """Return the changes to validate with their objects, and the numbers of those beyond the limit."""
+        """Take one dry run per object from the limit. Return the changes within it, and the numbers of the others."""
         reserved: dict[int, Sequence[HubObject]] = {}
-        unvalidated: list[int] = []
+        over_limit: list[int] = []
         for number, objects in hub_objects.items():
             if len(objects) > self._remaining_count:
-                unvalidated.append(number)
-                continue
+                over_limit.append(number)
+                continue  # a later, smaller change may still fit
             self._remaining_count -= len(objects)
             reserved[number] = objects
-        return reserved, unvalidated
+        return reserved, over_limit
 
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
@@ -166,7 +166,7 @@ class HubDryRun:
             is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
             is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
-            reserved, unvalidated = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
+            reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
                 return [
@@ -178,16 +178,15 @@ class HubDryRun:
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 findings = list(chain.from_iterable(pool.map(check_number, reserved)))
         except (HubProblem, ApiError) as problem:
-            # reported by the step
             log_event("debug", "deletions not validated", why=str(problem))
-            return []
-        skipped = self._build_skipped_checks_warning(unvalidated, _LIMIT_REASON)
+            return []  # the apply reports it
+        skipped = self._build_skipped_checks_warning(over_limit, _LIMIT_REASON)
         return [*_combine_skipped_findings(findings, self._skip_severity), *skipped]
 
     def _check_deletion(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
     ) -> Iterator[Problem]:
-        """Yield the problems of one object to delete. One in deletion, or re-created by others, is not sent."""
+        """Yield the problems of one object to delete, by a dry run if it is needed and `is_validated`."""
         body = self._read_body(hub, hub_object)
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
@@ -199,26 +198,26 @@ class HubDryRun:
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
-            return
+            return  # rejected above, or nothing to delete
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
-        """Return the body of an object on the hub, {} without one."""
+        """Return the body of an object on the hub, as listed before or read now; {} if it does not exist."""
         path = find_object_path(hub, hub_object)
         body = self._existing[path] if path in self._existing else hub.get(path)
         return get_mapping(body)
 
     def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[Finding]:
-        """Return the findings of a run without dry run."""
+        """Return one finding about all changes not validated for this reason: a warning, or an error if required."""
         return self._build_skipped_checks_warning(self._select_changes(requests), reason)
 
     def _select_changes(self, requests: Sequence[ChangeRequest]) -> list[int]:
-        """Return the numbers of the changes to validate."""
+        """Return the numbers of the creations and updates to validate. Approvals are not applied as objects."""
         if self._options.validate_changes == "off":
-            return []
+            return []  # no dry run is wanted
         return [
             number
             for number, request in enumerate(requests)
@@ -226,6 +225,7 @@ class HubDryRun:
         ]
 
     def _record_new_kinds(self, hub_object: HubObject) -> None:
+        """Record a namespace or an API group of this plan: objects in it are validated only during the apply."""
         metadata = get_mapping(hub_object.body, "metadata")
         if hub_object.is_namespace:
             self._new_namespaces.add(str(metadata.get("name")))
@@ -237,7 +237,7 @@ class HubDryRun:
         return Severity.ERROR if self._options.validate_changes == "require" else Severity.WARNING
 
     def _build_skipped_checks_warning(self, numbers: Sequence[int], reason: str) -> list[Finding]:
-        """Return one warning for the plan, or an error if a dry run is required; none without changes."""
+        """Return one warning for the plan at its first change, or an error if dry runs are required; [] for none."""
         if not numbers:
             return []
         detail = f"Server-side dry run skipped for {format_count(len(numbers), 'change')}: {reason.rstrip('.')}."
@@ -248,6 +248,7 @@ class HubDryRun:
     def _validate_change(
         self, hub: HubClient, number: int, request: ChangeRequest, hub_objects: Sequence[HubObject]
     ) -> Iterator[Finding]:
+        """Yield the findings about one change; a rejected object does not end the validation of the others."""
         prior_objects = index_hub_objects(request.key.type, request.prior)
         replaced_objects = index_hub_objects(request.key.type, request.replaced_attributes)
         if not hub_objects:
@@ -256,7 +257,7 @@ class HubDryRun:
         for hub_object in hub_objects:
             try:
                 if hub_object.identity in replaced_objects:  # a dry run would validate an update
-                    for problem in self._check_tool_manager(hub_object, self._read_body(hub, hub_object)):
+                    for problem in self._warn_tool_manager(hub_object, self._read_body(hub, hub_object)):
                         yield number, problem
                     detail = f"{hub_object.title} (the existing object is deleted first)"
                     yield number, Problem((), _DEFERRED, detail)
@@ -269,7 +270,9 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        """Yield the problems of one object, in the end by a dry run; `prior` is the object in state, None if new."""
+        """Yield the problems of one object: only the first obstacle to an apply, or else warnings and the problems of a
+        dry run. `prior` is the object in state, None if new. Raises ApiError for a rejection.
+        """
         path = find_object_path(hub, hub_object)
         if not path:
             yield self._build_unserved_kind_problem(hub_object)
@@ -278,19 +281,19 @@ class HubDryRun:
         if request.key.type == MEMBER_TYPE and not body:
             yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
             return
-        if is_deleting(body) and request.key.type != MEMBER_TYPE:
+        if is_deleting(body) and request.key.type != MEMBER_TYPE:  # labels of a leaving member can be written
             blockers = describe_deletion_blockers(body)
             detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
             yield Problem((), BEING_DELETED, detail)
             return
-        if body and prior is None and request.key.type != MEMBER_TYPE:
+        if body and prior is None and request.key.type != MEMBER_TYPE:  # a member has always joined before
             history = self._recreated.get(request.address, {}).get(hub_object.title)
             detail = history.detail if history else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
                 detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
             yield Problem((), OBJECT_EXISTS, detail)
             return
-        yield from self._check_tool_manager(hub_object, body)
+        yield from self._warn_tool_manager(hub_object, body)
         if not request.write_only:  # names of fields may be secret
             yield from self._warn_released_fields(hub_object, prior, body)
         sent_body = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
@@ -309,13 +312,15 @@ class HubDryRun:
             hub.apply(path, sent_body, self._options.manager, force=True, dry_run=True)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
+        """Build the problem of a kind unknown to the hub: deferred if this plan creates its definition."""
         version = str(hub_object.body.get("apiVersion"))
-        if version.partition("/")[0] in self._new_groups:
+        if version.partition("/")[0] in self._new_groups:  # the API group
             return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
         detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         return Problem((), HUB_REJECTION, detail)
 
-    def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any]) -> Iterator[Problem]:
+    def _warn_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield a warning about an object applied by Flux or Argo CD, unless the operator takes it over."""
         manager = find_tool_manager(body)
         if manager and not self._options.takes_ownership:
             detail = (
@@ -335,9 +340,10 @@ class HubDryRun:
         removed_fields: list[str] = []
         for path, owners in find_released_fields(hub_object.body, body, manager).items():
             field_name = ".".join(map(str, path))
+            # A switch to staged runs first removes the settings of a rolling update, whatever their owners.
             if owners and not (is_switching_to_external(hub_object.body, body) and path[:2] == ("spec", "strategy")):
                 kept_fields.append(f"{field_name} belongs to {' and '.join(owners)} as well")
-            elif not owners and (prior is None or get_part(prior.body, path) is None):
+            elif not owners and (prior is None or get_part(prior.body, path) is None):  # not removed on purpose
                 removed_fields.append(field_name)
         if kept_fields:
             detail = (
@@ -356,6 +362,9 @@ class HubDryRun:
     def _build_rejection_problem(
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
+        """Return the problem of a rejected dry run: validated only during the apply (_DEFERRED), a conflict of field
+        owners, skipped if the hub did not decide (DRY_RUN_SKIPPED), or a refusal.
+        """
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = get_text(hub_object.body, "metadata", "namespace")
         if api_error.status == 404 and namespace in self._new_namespaces:
@@ -384,7 +393,7 @@ class HubDryRun:
 
 
 def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
-    """Yield one warning for all invalid changes."""
+    """Yield one warning for all changes with errors, or dependent on one, at the first of them (number, change)."""
     if invalid:
         change_count = format_count(len(invalid), "change")
         causes = [f"{request.address} ({request.skip_reason})" for _, request in invalid]
@@ -397,6 +406,7 @@ def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]])
 def _build_conflict_problem(
     api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any]
 ) -> Problem:
+    """Build the problem of fields with other owners; `body` is the object on the hub, {} to hide its values."""
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
         advice = (
@@ -414,7 +424,7 @@ def _build_conflict_problem(
 def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any]) -> str:
     """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`; "" without a body."""
     if not body:
-        return ""
+        return ""  # sensitive, or missing
     values: list[str] = []
     for cause in api_error.causes:
         path = tuple(cause.field.strip(".").split("."))
@@ -425,7 +435,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
-    """Yield the findings; skipped validations are combined in one of this severity."""
+    """Yield the findings: skipped validations combined in one of this severity, and none deferred to the apply."""
     skipped_numbers: dict[int, None] = {}
     causes: dict[str, None] = {}
     for number, problem in findings:
@@ -442,8 +452,8 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
         yield first_number, Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
 
 
-def _format_dry_run_summary(server: str, requested_count: int, findings: Sequence[Finding]) -> str:
-    """Return the hub's verdict on the changes."""
+def _format_dry_run_summary(server: str, sent_count: int, findings: Sequence[Finding]) -> str:
+    """Return how many of the changes sent to the hub it takes, and the changes validated only during the apply."""
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: list[str] = []
@@ -454,7 +464,7 @@ def _format_dry_run_summary(server: str, requested_count: int, findings: Sequenc
             skipped.add(number)
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
-    validated_count = requested_count - len(skipped)
+    validated_count = sent_count - len(skipped)
     deferred_text = format_first_items(deferred, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated_count:
@@ -487,7 +497,7 @@ def find_affected_placements(
         if requests[number].key.type == MANIFEST_TYPE
     }
     if not any(changed_objects.values()):
-        return
+        return  # no placement can be affected
     planned_placements = {
         get_identity(request.key.type, request.attributes)
         for request in requests
@@ -500,7 +510,7 @@ def find_affected_placements(
     index: dict[tuple[str, str, str, str], list[Body]] = {}
     for placement in placements:
         if _get_key(placement) in planned_placements:
-            continue
+            continue  # the plan predicts it
         includes_content = any(
             _is_namespace(selector) and selector.get("selectionScope") != "NamespaceOnly"
             for selector in list_mappings(placement, "spec", "resourceSelectors")
@@ -509,7 +519,7 @@ def find_affected_placements(
             group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
-                index.setdefault(("", "", name, ""), []).append(placement)
+                index.setdefault(("", "", name, ""), []).append(placement)  # for all objects in it
     for number, objects in changed_objects.items():
         descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
         if descriptions:
@@ -521,7 +531,7 @@ def find_affected_placements(
 
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
-    """Return the objects with a changed body."""
+    """Return the new and the changed objects."""
     prior_objects = index_hub_objects(request.key.type, request.prior)
     return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
@@ -536,7 +546,7 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
         except ApiError as api_error:
             if api_error.kind not in {ApiErrorKind.UNKNOWN_KIND, ApiErrorKind.NOT_FOUND}:
                 obstacles.append(api_error.reason)
-            continue
+            continue  # none of a kind unknown to the hub
         rolling_placements += (
             {"kind": kind, **placement}
             for placement in placements

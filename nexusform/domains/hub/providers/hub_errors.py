@@ -151,7 +151,7 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
         yield
     except ApiError as api_error:
         if api_error.kind is ApiErrorKind.TEMPORARY:
-            raise
+            raise  # the caller converts it (convert_lost_connection)
         raise StepPending(
             f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): {api_error.reason}. "
             "Allow that, and `nexusform apply -resume` continues it."
@@ -160,7 +160,9 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
 
 @contextmanager
 def convert_hub_errors(*, requires_hub: bool = True) -> Iterator[None]:
-    """Convert errors of a hub to problems of a provider; without `requires_hub`, a plan may do without it."""
+    """Convert errors of a hub to ProviderProblem. Without `requires_hub`, an unusable hub and rejected credentials set
+    its `is_unreachable`: a plan may start from the state.
+    """
     try:
         yield
     except HubProblem as problem:

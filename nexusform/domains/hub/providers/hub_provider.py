@@ -47,8 +47,7 @@ class FleetHubProvider:
         self._options = options
         self._verdict = ""
         self._findings = HubReadFindings()
-        # addresses rejected because of an existing object
-        self._existing_addresses: frozenset[str] = frozenset()
+        self._existing_addresses: frozenset[str] = frozenset()  # rejected because of an existing object
         self._plan_figures: Mapping[str, Figures] = {}
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
@@ -66,7 +65,7 @@ class FleetHubProvider:
         warnings = [
             problem
             for address, item in self._findings.recreated.items()
-            if address not in self._existing_addresses
+            if address not in self._existing_addresses  # an error of the plan reports it
             for problem in item.values()
         ]
         warnings += self._findings.blocked.values()
@@ -90,6 +89,7 @@ class FleetHubProvider:
         with convert_hub_errors(requires_hub=self._options.validate_changes == "require"):
             hub = self._connection.connect()
             names_in_objects = (name for attributes in objects for name in _list_namespaces(attributes))
+            # A tenant may not read kube-system, but a namespace of its objects.
             namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
             uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
             tag = _TAG.search(read_hub_version(hub))
@@ -97,16 +97,17 @@ class FleetHubProvider:
             return {"uids": uids, "url": hub.server, "version": version}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
-        """Compare a recorded identity with the observed one by kube-system, otherwise by another namespace."""
+        """Compare the uids of kube-system, else of another namespace in both; without one, name the obstacle."""
         recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
         name = next((name for name in (_SYSTEM_NAMESPACE, *recorded_uids) if name in common), None)
         if name is None:
-            obstacle = f"the state records the uid of {', '.join(recorded_uids)}, which this hub does not show"
             if not recorded_uids:
                 obstacle = "the state records no uid of its hub"
             elif not observed_uids:
                 obstacle = "no uid of a namespace may be read on this hub"
+            else:
+                obstacle = f"the state records the uid of {', '.join(recorded_uids)}, which this hub does not show"
             return IdentityComparison(obstacle=obstacle)
         if recorded_uids[name] == observed_uids[name]:
             return IdentityComparison(is_known=True)
@@ -142,9 +143,9 @@ class FleetHubProvider:
         }
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read many objects. Raises ProviderProblem."""
+        """Read many objects, and keep the findings about them. Raises ProviderProblem."""
         if not requests:
-            return []
+            return []  # without a connection
         with convert_hub_errors():
             answers, findings = read_objects(self._connection.connect(), self._options, requests)
             self._findings = self._findings.merge_later_findings(findings, {request.address for request in requests})
@@ -167,12 +168,11 @@ class FleetHubProvider:
             return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Validate a plan by server-side dry run. Raises ProviderProblem."""
+        """Validate a plan by dry runs; return findings with the index of their change. Raises ProviderProblem."""
         dry_run = HubDryRun(self._connection, self._options, self._findings.recreated)
         findings = dry_run.validate_changes(requests)
-        self._existing_addresses = frozenset(
-            requests[n].address for n, problem in findings if problem.id == OBJECT_EXISTS
-        )
+        existing = [requests[number].address for number, problem in findings if problem.id == OBJECT_EXISTS]
+        self._existing_addresses = frozenset(existing)
         self._verdict = dry_run.verdict
         return findings
 
@@ -194,9 +194,8 @@ class FleetHubProvider:
             return writer.write()
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Update an object. Raises ProviderProblem."""
-        with self._open_writer(request) as writer:
-            return writer.write()
+        """Update an object, or resume its update. Raises ProviderProblem."""
+        return self.create(request)  # both apply the planned objects
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete an object, and wait for the removal of its resources. Raises ProviderProblem."""
@@ -226,6 +225,7 @@ def _build_warning(problem_id: str, address: str, message: str, detail: str) -> 
 
 
 def _list_namespaces(attributes: Values) -> Iterator[str]:
+    """Yield the namespaces of an object in state: of a manifest's objects, and its own."""
     for entry in list_mappings(attributes, "objects"):
         is_namespace = (entry.get("group"), entry.get("kind")) == ("", "Namespace")
         yield from filter(None, [entry.get("name") if is_namespace else entry.get("namespace")])

@@ -98,7 +98,7 @@ class HubReadFindings(Struct, frozen=True):
     missing: set[str] = field(default_factory=set)
 
     def merge_later_findings(self, later: HubReadFindings, addresses: Collection[str]) -> HubReadFindings:
-        """Return the findings with those of a later read of these addresses."""
+        """Return these findings, with those about `addresses` replaced by a later read's."""
         return HubReadFindings(
             _remove_addresses(self.pending, addresses) | later.pending,
             _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
@@ -129,6 +129,7 @@ def _read_object(
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
         is_granted = is_approved(get_mapping(approval))
+        # A recorded approval stays recorded, even without its request. An interrupted step is repeated.
         return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
@@ -145,7 +146,7 @@ def _read_object(
     message = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
         placement = reader.read_created_objects(bodies[0], *get_identity(key.type, recorded))
-        evictions = () if recorded.get("namespace") else reader.evictions
+        evictions = () if recorded.get("namespace") else reader.evictions  # of cluster-scoped placements alone
         attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
         pending = find_pending_rollout(placement)
         if isinstance(pending, BlockedRollout):
@@ -182,15 +183,15 @@ def _select_managed_objects(
     hub_objects: Sequence[HubObject],
     findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
-    """Return the existing objects of a resource without those re-created by others; findings are added. With
-    `read_only` all objects count.
+    """Return the existing objects of a resource, without those re-created by others unless `takes_ownership`. With
+    `is_read_only` others create all of them. Add findings about re-created objects and foreign fields.
     """
     type_name, address = request.key.type, request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []
     for hub_object in hub_objects:
         body = reader.read_body(hub_object)
         if body is None:
-            continue
+            continue  # missing
         is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
         if is_other_object and type_name not in RECORD_TYPES:
             problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)
@@ -204,11 +205,11 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
+    """Return the result for a missing object: its removal, unless it stays recorded, or its deletion is incomplete."""
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
-    if request.planned is None and is_kept:
+    if request.planned is None and is_kept:  # not for an interrupted step, to be repeated
         return ReadResult(recorded, is_observed=True)
     if not is_deletion:
         return ReadResult(None, is_observed=True)
@@ -229,7 +230,7 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
 def find_object(
     hub: HubClient, options: HubOptions, resource_type: str, object_id: str
 ) -> tuple[ObjectKey, Values] | None:
-    """Return an object to import. Raises ProviderProblem, ApiError and HubProblem."""
+    """Return an object to import, None if it does not exist. Raises ProviderProblem, ApiError and HubProblem."""
     kind = KINDS_BY_TYPE.get(resource_type)
     if kind is None:
         raise ProviderProblem(f"A {resource_type} cannot be imported from a hub one by one.")
@@ -306,12 +307,12 @@ class _HubObjectReader:
         self._bodies.update(list_existing_object_bodies(self.hub, manifest_objects))
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
-                continue
+                continue  # read one by one, on demand
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             namespaces: set[str] = set()
             for request in type_requests:
                 hub_objects = build_hub_objects(type_name, request.known_attributes)
-                self._bodies.update((hub_object.path, None) for hub_object in hub_objects)
+                self._bodies.update((hub_object.path, None) for hub_object in hub_objects)  # missing, unless listed
                 _, namespace, _ = get_identity(type_name, request.known_attributes)
                 namespaces.add(namespace)
             namespaces.discard("")
@@ -327,7 +328,7 @@ class _HubObjectReader:
 
     def read_created_objects(self, body: Values, kind: str, namespace: str, name: str) -> ObservedPlacementObjects:
         """Return a placement with its hub-created objects."""
-        if kind not in self._namespaces:
+        if kind not in self._namespaces:  # few placements
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, ())
@@ -381,7 +382,7 @@ _UNFINISHED_ACTIONS: Final[Mapping[bool, tuple[str, Values]]] = {
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the note about an object changed by an earlier apply: in progress, or done."""
+    """Return the note about an unfinished earlier apply: {} without one, its removal (None) if done, else the work."""
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
     if not message:
@@ -393,7 +394,7 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
-    """Return True if any object differs from the sent one in more than its API version."""
+    """Return True if any object differs from the sent one in more than its API version, converted by the server."""
     differences = (find_differences(hub_object.body, body) for hub_object, body in existing)
     return any(path != ("apiVersion",) for path in chain.from_iterable(differences))
 
@@ -401,7 +402,7 @@ def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
 def _build_observed_placement(
     placement_objects: ObservedPlacementObjects, attributes: Values, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    """Return the observed attributes of a placement except predicted ones."""
+    """Return the observed attributes of a placement except predicted ones; unchanged bindings stay as recorded."""
     hub_attributes = _build_placement_attributes(placement_objects, str(attributes.get("id")), evictions)
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
     statuses, recorded_statuses = (
@@ -409,14 +410,13 @@ def _build_observed_placement(
     )
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
-    # Return the observed bindings, each as recorded if unchanged.
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
         recorded_binding = get_mapping(attributes, "bindings", cluster)
         is_unchanged = all(
             recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
         )
-        merged[cluster] = recorded_binding if is_unchanged else binding
+        merged[cluster] = recorded_binding if is_unchanged else binding  # its provenance may be "predicted"
     return {**observed, "bindings": merged}
 
 

@@ -39,9 +39,9 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_name,
     get_observed_index,
     get_target_cluster,
-    has_predicted_clusters,
     is_approved,
     is_latest_snapshot_outdated,
+    list_picked_clusters,
     list_predicted_failures,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -78,8 +78,8 @@ class HubWaiter(Struct, frozen=True):
     def wait_until(
         self, check: ProgressCheck, subject: str, count_changes: Callable[[], int | None] = lambda: None
     ) -> None:
-        """Check until `check` returns done, with growing intervals; if `count_changes` follows the object
-        (not None), immediately after a change. Raises StepPending.
+        """Check until `check` returns done, at growing intervals. If `count_changes` returns a number (the object is
+        watched), check again as soon as it changes. Raises StepPending after the timeout, or if the run is to end.
         """
         start_time, interval, reported = self.timing.read_time(), _FIRST_INTERVAL, ""
         while True:
@@ -93,6 +93,7 @@ class HubWaiter(Struct, frozen=True):
                 reported = message
             if elapsed >= self.timeout:
                 raise StepPending(f"{subject} takes longer than its timeout: {message}. {_RESUME_HINT}")
+            # A watch ends the longer sleep early.
             deadline = self.timing.read_time() + (interval if change_count is None else _MAX_INTERVAL)
             # Sleep in slices to react to Ctrl-C and changes on the hub.
             while True:
@@ -143,7 +144,7 @@ class HubWaiter(Struct, frozen=True):
             is_started = progress.is_decided and not progress.is_done
             blocked = find_blocked_rollout(placement_objects) if is_started else None
             final = replace(progress, is_done=True, message=blocked.message) if blocked is not None else progress
-            if not decision.is_decided:
+            if not decision.is_decided:  # the first decision is kept
                 decision = final
             if not final.is_done:
                 return False, final.message
@@ -154,7 +155,7 @@ class HubWaiter(Struct, frozen=True):
             return True, final.message
 
         def count_changes() -> int | None:
-            return self.cache.count_changes(path) if lag_start is None else None
+            return self.cache.count_changes(path) if lag_start is None else None  # None: poll a lagging cache
 
         self.wait_until(check_progress, f"{kind} {name}", count_changes)
         if final.message:
@@ -164,7 +165,9 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings, and whether the cache is older than the placement."""
+        """Return a placement with its cached bindings (None if the cache is not usable), and whether the cache is older
+        than the placement.
+        """
         if not _is_status_sufficient(placement, planned):
             return None, False
         binding_kind, _, _ = list_created_kinds(str(placement.get("kind")))
@@ -173,18 +176,18 @@ class HubWaiter(Struct, frozen=True):
         version = get_text(placement, "metadata", "resourceVersion")
         bindings = cache.list_placement_objects(name, version) if cache is not None else None
         if bindings is None:
-            return None, cache is not None
+            return None, cache is not None  # without a cache nothing lags
         return ObservedPlacementObjects(placement, bindings, is_partial=True), False
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
-        """Return a placement. The cache may lag behind the object just sent."""
+        """Return a placement, None if it was deleted. The cache may lag behind the object just sent (`sent`)."""
         change_count = self.cache.count_changes(path)
         cached = self.cache.get(path)
-        if change_count is None or not sent:
+        if change_count is None or not sent:  # read from the hub, or nothing to compare with
             return cached
-        if cached is None:
+        if cached is None:  # deleted, or not received yet
             return self.hub.get(path) if change_count else sent
-        if get_uid(cached) != get_uid(sent):
+        if get_uid(cached) != get_uid(sent):  # deleted and created again, before or after the request
             return self.hub.get(path)
         return max(cached, sent, key=get_generation)
 
@@ -198,26 +201,25 @@ class HubWaiter(Struct, frozen=True):
                     raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
                 return False, f"{kind} {name} is not on the hub yet"
             _reject_object_in_deletion(kind, placement_objects.placement)
-            progress = check_placement_progress(placement_objects, {}, is_external=True)
+            progress = check_placement_progress(placement_objects, {}, is_external=True)  # done once scheduled
             return progress.is_done, f"{kind} {name}: {progress.message}"
 
         self.wait_until(check_scheduling, f"{kind} {name}")
 
     def wait_for_removal(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
-        """Wait until a placement is removed with its bindings and Works."""
+        """Wait until a placement is removed with its bindings and Works. Without a recorded `uid`, only these count."""
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
-            is_present = get_uid(body) == uid != ""
+            is_present = get_uid(body) == uid != ""  # another uid: created again by others
             if is_present:
                 return False, f"{kind} {name} still exists"
             binding_kind, _, _ = list_created_kinds(kind)
-            collection = KINDS[binding_kind].collection
-            cache = self.cache.find_collection_cache(collection, (namespace, name))
-            bindings = cache.list_placement_objects((namespace, name), "0") if cache is not None else []
-            if bindings:
+            cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
+            bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
+            if bindings:  # without any, the Works are read from the hub: the cache has none
                 blockers = _describe_bindings(bindings)
             else:
                 blockers = list_remaining_objects(self.hub, kind, namespace, name)
@@ -233,8 +235,8 @@ class HubWaiter(Struct, frozen=True):
     def wait_for_run(
         self, kind: str, namespace: str, name: str, granted: AbstractSet[str], other_approvals: AbstractSet[str]
     ) -> StagedRunProgress:
-        """Wait until a run has ended; approvals in `granted` are given on request. Other steps grant those in
-        `other_approvals` (paths), which may grow.
+        """Wait until a run has ended. This step grants the requested approvals named in `granted`. Other steps grant
+        those in `other_approvals` (paths of requests, may grow meanwhile). Raises StepPending for another approval.
         """
         progress = StagedRunProgress(has_ended=False)
         pending_approval = ""
@@ -275,7 +277,7 @@ class HubWaiter(Struct, frozen=True):
         def check_replacement(elapsed: float) -> tuple[bool, str]:
             placement_objects = read_placement_objects(self.hub, kind, "", name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
-                return True, ""
+                return True, ""  # deleted, or no cluster takes over in time
             _reject_object_in_deletion(kind, placement_objects.placement)
             is_run_managed = has_external_rollout(placement_objects.placement)
             progress = check_placement_progress(placement_objects, {}, is_external=is_run_managed)
@@ -289,7 +291,7 @@ class HubWaiter(Struct, frozen=True):
         self.wait_until(check_replacement, f"{kind} {name}")
 
     def wait_for_eviction(self, path: str, name: str) -> str:
-        """Wait until an eviction is completed; return why it was not executed, "" if it was."""
+        """Wait until an eviction is completed or deleted; return why it was not executed, "" otherwise."""
         reason = ""
 
         def check_eviction(_elapsed: float) -> tuple[bool, str]:
@@ -312,7 +314,7 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
 
 
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether an eviction is completed, and why it was not executed."""
+    """Return whether an eviction is completed, and why it was not executed ("" if it was, or may still be)."""
     for condition in list_conditions(body):
         result = (condition.get("type"), condition.get("status"))
         if result in (("Valid", "False"), ("Executed", "False")):
@@ -329,14 +331,15 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time limit."""
+    """Return why a hub without pending work may not have observed the change yet; "" if it has, or after a while."""
     planned = get_mapping(predicted, "bindings")
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
             return message
-    if planned and elapsed < _DECISION_DELAY and not has_predicted_clusters(planned, progress.bindings):
+    is_other_pick = list_picked_clusters(planned) != list_picked_clusters(progress.bindings)
+    if planned and elapsed < _DECISION_DELAY and is_other_pick:
         return "the hub has not picked the predicted clusters"
     return ""
 
@@ -359,7 +362,7 @@ def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str)
 
 
 def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
-    """Return a placement with its bindings only, if that is enough: one request instead of three."""
+    """Return a placement with its created objects; only its bindings (one request, not three) if these suffice."""
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
         binding_kind, _, _ = list_created_kinds(kind)
@@ -369,7 +372,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if the placement's status names a snapshot and the plan predicts one."""
+    """Return True if status and bindings suffice: the hub rolls it out, and status and plan name snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),
@@ -427,7 +430,8 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     """Return the remaining bindings and Works of a placement with their blockers. Without permission for
     Works the bindings suffice: their finalizer waits for the Works.
     """
-    descriptions = _describe_bindings(list_created_objects(hub, list_created_kinds(kind)[0], namespace, name))
+    binding_kind, _, _ = list_created_kinds(kind)
+    descriptions = _describe_bindings(list_created_objects(hub, binding_kind, namespace, name))
     for work in list_works(hub, namespace, name) or ():
         cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
         descriptions.append(f"{cluster}: Work {get_name(work)}{_describe_finalizers(work)}")

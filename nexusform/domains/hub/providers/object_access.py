@@ -35,7 +35,7 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     version = str(hub_object.body.get("apiVersion"))
     plural, is_namespaced = hub.get_api_kinds(version).get(str(hub_object.body.get("kind")), ("", False))
     if not plural:
-        return ""
+        return ""  # unserved kind
     metadata = get_mapping(hub_object.body, "metadata")
     namespace = metadata.get("namespace") or "default"
     namespace_part = f"/namespaces/{namespace}" if is_namespaced else ""
@@ -43,7 +43,7 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
 
 
 def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
-    """Return the path of an object. Raises ProviderProblem for an unserved kind."""
+    """Return the path of an object, after new kinds are read. Raises ProviderProblem for an unserved kind."""
     path = find_object_path(hub, hub_object)
     if not path:
         hub.forget_api_kinds(str(hub_object.body.get("apiVersion")))
@@ -69,7 +69,7 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
     existing: dict[str, dict[str, Any] | None] = {}
     for collection, paths in paths_by_collection.items():
         if len(paths) < CACHE_THRESHOLD:
-            continue
+            continue  # read one by one
         try:
             bodies = hub.list_objects(collection)
         except ApiError:

@@ -47,9 +47,9 @@ class OverrideRollout:
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
-        fleet = RESOURCE_TYPES[type_name].build_fleet_object
-        assert fleet is not None
-        override = fleet(attributes)
+        build_fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
+        assert build_fleet_object is not None
+        override = build_fleet_object(attributes)
         assert isinstance(override, FleetOverride)
         self._override = override
         self._snapshot = ""  # name of the latest snapshot, as in bindings
@@ -63,26 +63,26 @@ class OverrideRollout:
             if not self._snapshot:
                 return False, f"the hub has not taken a snapshot of {self._override.key} yet"
         if not self._override.placement:
-            return True, ""
+            return True, ""  # it starts no rollout
         namespace, _, name = self._override.placement.rpartition("/")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
         if placement_objects is None:
-            return True, ""
+            return True, ""  # no cluster gets it
         placement = placement_objects.placement
         if has_external_rollout(placement) or is_deleting(placement):
-            return True, ""
+            return True, ""  # a later staged run distributes it, or nothing does
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
         if any(explain_unready_cluster(binding)[0] for binding in filter(is_bound, placement_objects.bindings)):
             return True, ""  # the rollout is blocked there; reported for the placement
-        pending = dict(self._find_pending_clusters(placement_objects))
+        pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster
         if not pending:
-            return True, ""
+            return True, ""  # each cluster has it, or has lost it
         blocked = find_blocked_rollout(placement_objects, pending.keys())
         if blocked is not None:
             self.blocked_message = blocked.message
-            return True, ""
+            return True, ""  # it cannot continue
         messages = [f"{cluster}{message}" for cluster, message in pending.items()]
         return False, format_first_items(messages, _MAX_NAMES)
 
@@ -91,27 +91,27 @@ class OverrideRollout:
         namespace, name = self._override.namespace, self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
         if body is None:
-            return ""
+            return ""  # no such override
         collection = KINDS[f"{self._kind}Snapshot"].build_collection(namespace)
         snapshots = self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}")
         for snapshot in snapshots:
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
                 return "/".join(filter(None, (namespace, get_name(snapshot))))
-        return ""
+        return ""  # still to be created
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
         """Yield the clusters still to get or lose the override, with messages."""
         placement = read_placement_export(placement_objects)
         if placement is None:
-            return
+            return  # in deletion, or malformed
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
         own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)
             index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)
             if index not in objects:
-                continue
+                continue  # its objects are unknown
             bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(binding, "spec"))))
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
@@ -120,7 +120,7 @@ class OverrideRollout:
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:
-        """Return True if the override selects one of these objects on a cluster; False for a deleted override."""
+        """Return True if the override selects one of these objects on a cluster; a deleted one selects nothing."""
         if self._is_deleted:
             return False
         if self._labels is None:

@@ -52,9 +52,7 @@ Figures = Mapping[str, Mapping[str, Any]]
 
 
 class WrongClusterPrediction(Struct, frozen=True):
-    """Wrong prediction with the kind of its cause; `changes` are changed figures, old and new, or the version
-    of the hub.
-    """
+    """Wrong prediction with the kind of its cause; `changes`: changed figures, old and new, or the hub's version."""
 
     about: str
     cluster: str
@@ -71,9 +69,7 @@ class WrongClusterPrediction(Struct, frozen=True):
 
 
 class VerificationResult(Struct, frozen=True):
-    """Verified predictions of one placement, and the wrong ones. `not_verified` describes unread results; ""
-    without any.
-    """
+    """Verified predictions of one placement, and the wrong ones. `not_verified` describes unread results, or is ""."""
 
     predictions: tuple[VerifiedPrediction, ...] = ()
     wrong_predictions: tuple[WrongClusterPrediction, ...] = ()
@@ -83,13 +79,13 @@ class VerificationResult(Struct, frozen=True):
         """Return the result with clusters at a resource snapshot with other objects than predicted. Right ones
         do not count, since no decision was open.
         """
-        states = (f"at resource snapshot {index}", "there with other content")
+        predicted, observed = f"at resource snapshot {index}", "there with other content"
         added = [
-            WrongClusterPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, (difference,))
+            WrongClusterPrediction(CONTENT_PREDICTION, cluster, predicted, observed, DIFFERENT_CONTENT, (difference,))
             for cluster in sorted(clusters)
         ]
         wrong = [
-            VerifiedPrediction(CONTENT_PREDICTION, 1.0, 0.5, was_correct=False, is_certain=True, text=w.message)
+            VerifiedPrediction(CONTENT_PREDICTION, 1.0, chance=0.5, was_correct=False, is_certain=True, text=w.message)
             for w in added
         ]
         return replace(
@@ -107,7 +103,7 @@ class VerificationResult(Struct, frozen=True):
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
-    """Return the figures of members that affect placement. `at` is the time of observation."""
+    """Return the figures used for placement, by member; health is derived for `observed_at` (None: unknown)."""
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
         status = get_mapping(member, "status")
@@ -132,11 +128,10 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
         try:
             dump = json.loads(text)
         except ValueError:
-            continue
+            continue  # of another data source
         members = [item for item in list_mappings(dump, "items") if item.get("kind") == "MemberCluster"]
         if members:
-            observed_at = parse_time(str(dump.get("read_at")))
-            figures = read_figures(members, observed_at)
+            figures = read_figures(members, parse_time(str(dump.get("read_at"))))
             if is_heartbeat_age_unknown(dump):
                 figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
             figures_by_server[str(dump.get("server"))] = figures
@@ -144,7 +139,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
 
 
 def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[str, str]]:
-    """Yield the members with changed figures, and the change as text."""
+    """Yield (member, change as text) for each member joined or left, and for each changed figure."""
     for name in sorted({*old_figures, *new_figures}):
         if name not in new_figures:
             yield name, f"{name} left"
@@ -175,29 +170,29 @@ class PredictionVerifier(Struct, frozen=True):
     def verify_bindings(
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
     ) -> VerificationResult:
-        """Compare the predicted bindings with the observed ones."""
+        """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
-        members = set(predicted)
+        compared_clusters = set(predicted)
         changes: list[tuple[str, str]] = []
         is_certain = False
         if self.plan_figures is not None:
-            members |= {*self.current_figures, *observed}
+            compared_clusters |= {*self.current_figures, *observed}
             changes = list(_find_changes(self.plan_figures, self.current_figures))
             healths = {figures.get("health") for figures in self.plan_figures.values()}
             is_certain = not changes and UNKNOWN_HEALTH not in healths
-        for cluster in sorted(members):
+        for cluster in sorted(compared_clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
             if cluster in self.open_clusters or not is_correct:
-                pick_share = self.open_clusters.get(cluster, float(was_picked))
-                share = pick_share if was_picked else 1 - pick_share
+                pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
+                chance = pick_chance if was_picked else 1 - pick_chance
                 predictions.append(
-                    VerifiedPrediction(about, 1.0, share, is_correct, is_certain=is_certain, text=message)
+                    VerifiedPrediction(about, 1.0, chance, is_correct, is_certain=is_certain, text=message)
                 )
             if not is_correct:
                 wrong_predictions.append(self._build_wrong_prediction(about, cluster, states, changes))
@@ -206,10 +201,11 @@ class PredictionVerifier(Struct, frozen=True):
             both_bindings = (predicted_bindings[cluster], observed_bindings[cluster])
             predicted_scores, observed_scores = (tuple(map(binding.get, kinds)) for binding in both_bindings)
             if None in predicted_scores:
-                continue
+                continue  # not predicted
             is_correct = predicted_scores == observed_scores
             if (cluster in self.open_clusters and any(predicted_scores)) or not is_correct:
-                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct))
+                chance = 1 / len(compared_clusters)
+                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
             if not is_correct:
                 states = (_format_scores(predicted_scores), _format_scores(observed_scores))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes))
@@ -222,8 +218,8 @@ class PredictionVerifier(Struct, frozen=True):
         if self.plan_figures is None:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:
-            own_first = sorted(changes, key=lambda change: change[0] != cluster)
-            texts = tuple(text for _, text in own_first)
+            other_changes = [text for member, text in changes if member != cluster]
+            texts = (*(text for member, text in changes if member == cluster), *other_changes)
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
         if self.version:
             return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))

@@ -64,9 +64,7 @@ class PlacementProgress(Struct, frozen=True):
 
 
 class ObservedPlacementObjects(Struct, frozen=True):
-    """Observed placement with its hub-created objects. Without snapshots (`is_partial`), its status provides
-    their data.
-    """
+    """Observed placement with its hub-created objects. `is_partial`: its status replaces the missing snapshots."""
 
     placement: Body
     bindings: Sequence[Body]
@@ -123,7 +121,7 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
     """Return the bindings as attributes of a placement."""
     placement = read_placement_export(placement_objects)
     if placement is None:
-        return {}
+        return {}  # in deletion, or malformed
     return {
         cluster: {**{name: getattr(binding, name) for name in _BINDING_FIELDS}, "provenance": "observed"}
         for cluster, binding in sorted(placement.bindings.items())
@@ -155,14 +153,14 @@ def check_placement_progress(
     bindings = build_observed_bindings(placement_objects)
     if scheduled_condition.get("status", "Unknown") == "Unknown":
         return PlacementProgress(is_done=False, message="the hub has not picked clusters yet", bindings=bindings)
-    if scheduled_condition.get("reason") == "InvalidResourceSelectors":
+    if scheduled_condition.get("reason") == "InvalidResourceSelectors":  # the hub does no more
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
         return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
     if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
         message = "the hub has not observed the policy yet"
         return PlacementProgress(is_done=False, message=message, bindings=bindings)
     latest_snapshot = _get_latest_index(placement_objects)
-    if is_external:
+    if is_external:  # a staged run distributes the rest
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
     message = format_first_items(pending, _MAX_NAMES)
@@ -177,12 +175,12 @@ def find_blocked_rollout(
     placement_objects: ObservedPlacementObjects, outdated: AbstractSet[str] = frozenset()
 ) -> BlockedRollout | None:
     """Return a rolling update without progress and without budget to continue; None if it continues or has ended.
-    `outdated`: bound clusters to get changed content of their snapshot. The hub has processed the current placement.
+    `outdated`: bound clusters still to get an override. The caller ensures the hub has processed the placement.
     """
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
-        return None
+        return None  # without a snapshot, or not waiting for the budget
     type_name = API_KINDS[str(placement.get("kind"))].type_name
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
     assert read_object is not None
@@ -194,17 +192,17 @@ def find_blocked_rollout(
         bindings, configuration.rolling_update, target, latest, Readiness(outdated_clusters=frozenset(outdated))
     )
     if outcome.waves or not outcome.blocked_clusters:
-        return None
+        return None  # it continues, or has ended
     return BlockedRollout(configuration.key, configuration.rolling_update, outcome.blocked_clusters)
 
 
 def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
-    """Return True if a binding changes automatically, or the rollout resumes after a repair."""
-    spec = get_mapping(binding, "spec")
+    """Return True if the hub still deletes or changes a binding, or its bound cluster is not ready."""
     if is_deleting(binding):
         return True
     _, unready_reason = explain_unready_cluster(binding)
-    return is_bound(binding) and (_has_outdated_strategy(placement, spec) or bool(unready_reason))
+    is_outdated = _has_outdated_strategy(placement, get_mapping(binding, "spec"))
+    return is_bound(binding) and (is_outdated or bool(unready_reason))
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
@@ -225,14 +223,14 @@ def _find_pending_clusters(
     latest: int | None,
     failing: AbstractSet[tuple[str, str]],
 ) -> tuple[list[str], list[str]]:
-    """Return the pending work of a rolling update by cluster, and the predicted failures."""
+    """Return messages about pending clusters of a rolling update, and about failures or old snapshots as predicted."""
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
         cluster, name = get_target_cluster(binding), get_text(binding, "spec", "resourceSnapshotName")
         predicted = get_mapping(planned, cluster)
         match = _SNAPSHOT_NAME.fullmatch(name)
-        index = int(match[1]) if match is not None else None
+        index = int(match[1]) if match is not None else None  # of the resource snapshot
         if is_bound(binding) and latest is not None and index != latest:
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
@@ -254,14 +252,14 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
         holders = f" (held by {names})" if names else ""
         return "", f"{cluster} still goes{holders}"
     state = str(spec.get("state"))
+    if state == "Unscheduled":  # done if the plan predicts this state
+        return "", "" if predicted.get("state") == state else f"{cluster} is to be left"
     if state != "Bound":
-        departure = {"Unscheduled": ("Unscheduled", f"{cluster} is to be left")}
-        expected_state, message = departure.get(state, ("Scheduled", f"{cluster} is {state}"))
-        return "", "" if predicted.get("state") == expected_state else message
+        return "", "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
     _, reason = explain_unready_cluster(binding)
-    return reason, f"{cluster}: {reason}" if reason else ""
+    return reason, (f"{cluster}: {reason}" if reason else "")
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
@@ -270,7 +268,7 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     """
     configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
     bound = get_mapping(binding_spec, "applyStrategy")
-    return any(bound.get(name, value) != value for name, value in configured.items())
+    return any(bound.get(name, value) != value for name, value in configured.items())  # a missing field is no change
 
 
 def explain_unready_cluster(binding: Body) -> tuple[str, str]:
@@ -288,18 +286,13 @@ def _format_failure(condition: Mapping[str, Any]) -> str:
     return f"{condition.get('type')} False, {condition.get('reason')}"
 
 
-def has_predicted_clusters(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:
-    """Return True if a hub picked the predicted clusters."""
-    return list_picked_clusters(planned) == list_picked_clusters(bindings)
-
-
 def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
     """Return the picked clusters."""
     return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED_STATES}
 
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
-    """Return True if the hub's latest snapshot is older than predicted."""
+    """Return True if the hub's latest snapshot is missing, or older than the newest predicted one."""
     predicted = [get_mapping(binding).get("resource_snapshot") for binding in planned.values()]
     numbers = [number for number in predicted if isinstance(number, int)]
     return max(numbers, default=-1) > (-1 if latest is None else latest)
@@ -320,9 +313,7 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
 
 
 class StagedRunProgress(Struct, frozen=True):
-    """Progress of a staged run. `approval` is the request waiting for an operator, `failure` the reason of a
-    failed run.
-    """
+    """Progress of a staged run. `approval`: the request waiting for an operator. `failure`: the reason of a failure."""
 
     has_ended: bool
     message: str = ""
@@ -331,7 +322,7 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run; `requests` are its approval requests."""
+    """Return the progress of a run with its approval requests. One to be stopped or initialized has then ended."""
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":
@@ -364,7 +355,7 @@ def _describe_current_stage(run: Body) -> str:
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
         if not stage.get("stageName") or _has_succeeded(stage):
-            continue
+            continue  # not started, or complete
         clusters = list_mappings(stage, "clusters")
         remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
         done_count = len(clusters) - len(remaining)

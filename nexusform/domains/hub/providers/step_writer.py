@@ -127,7 +127,9 @@ class HubStepWriter(Struct, frozen=True):
     # --- deletion ------------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """Delete the objects, and wait for the removal of their resources. Raises ProviderProblem and ApiError."""
+        """Delete the objects and wait for their removal; with read_only, require it. A member is only released. Raises
+        ProviderProblem and ApiError.
+        """
         if self._type_name in APPROVAL_TYPES:
             return  # created by the hub, and approvals stay granted
         prior = self.request.prior_attributes
@@ -143,21 +145,20 @@ class HubStepWriter(Struct, frozen=True):
             self._delete_object(hub_object)
         if self._type_name in PLACEMENT_TYPES:
             uid = get_recorded_uid(self._type_name, hub_objects[0], self.request.private_note)
-            identity = get_identity(self._type_name, prior)
-            self._waiter.wait_for_removal(*identity, hub_objects[0].path, uid)
+            self._waiter.wait_for_removal(*get_identity(self._type_name, prior), hub_objects[0].path, uid)
         elif self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(prior, is_removed=True)
 
     def _delete_object(self, hub_object: HubObject) -> None:
-        """Delete an object, unless it is missing or was re-created by another manager."""
+        """Delete an object and wait for its removal; one re-created by others is kept. Raises ProviderProblem."""
         body = self._read_existing(hub_object)
         if body is None:
-            if self.options.keeps_missing:
+            if self.options.keeps_missing:  # an operator's choice: missing objects may still exist
                 raise ProviderProblem(
                     f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. "
                     f"It stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
                 )
-            return
+            return  # deleted already
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):
             message = f"{hub_object.title} was re-created by another manager since the plan, and is kept"
             self.request.report_progress(StepProgress(message=message))
@@ -167,7 +168,7 @@ class HubStepWriter(Struct, frozen=True):
         path = require_object_path(self.hub, hub_object)
         self.hub.delete(path, get_uid(body))
         if self._type_name in PLACEMENT_TYPES:
-            return
+            return  # the caller waits for its bindings and Works, too
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             existing = self.cache.get(path)
@@ -178,7 +179,7 @@ class HubStepWriter(Struct, frozen=True):
         self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
 
     def _raise_until_changed_externally(self, hub_objects: Sequence[HubObject], verb: str) -> None:
-        """Raise ManualStepPending for objects to be changed by another process."""
+        """Raise ManualStepPending if there are objects: another person has to change them."""
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
             raise ManualStepPending(f"read_only: another person must {verb} {names} on {self.hub.server}.")
@@ -196,19 +197,19 @@ class HubStepWriter(Struct, frozen=True):
         return self._write_resource()
 
     def _write_resource(self) -> ChangeResult:
-        """Write the objects and wait for the result; with read_only, only check they are as planned."""
+        """Write the objects and wait for the result; with read_only, write nothing and require the planned objects."""
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
             different = [item for item in hub_objects if is_different(item.body, self._read_existing(item))]
             self._raise_until_changed_externally(different, "write")
-            return self._wait_for_result(())
-        self._wait_for_placement(hub_objects[0])
+            return self._wait_for_result(written=())
+        self._wait_until_schedulable(hub_objects[0])
         former_count, placement_name = 0, ""
         if self._type_name == EVICTION_TYPE:
             placement_name = _get_placement(hub_objects[0])
             placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", placement_name)
             former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
-        existing = self._write_objects(hub_objects)
+        written = self._write_objects(hub_objects)
         # Delete the objects removed from a manifest.
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
@@ -217,21 +218,21 @@ class HubStepWriter(Struct, frozen=True):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
-            result = self._wait_for_result(existing)
-            if self._type_name == EVICTION_TYPE and self.request.prior is None:
+            result = self._wait_for_result(written)
+            if self._type_name == EVICTION_TYPE and self.request.prior is None:  # the hub picks another cluster
                 self._waiter.wait_for_rescheduling(placement_name, former_count)
         return result
 
-    def _wait_for_placement(self, hub_object: HubObject) -> None:
-        """Wait for the placement of a run or an eviction. Raises StepPending."""
+    def _wait_until_schedulable(self, hub_object: HubObject) -> None:
+        """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
         if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
-            return
+            return  # it has its placement, or needs none
         namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         name = _get_placement(hub_object)
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
-            return  # predicted as invalid
-        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:
+            return  # the plan predicts an invalid eviction
+        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # not yet sent
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
@@ -247,7 +248,7 @@ class HubStepWriter(Struct, frozen=True):
                 self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
-                problem.is_partial = prior is None and bool(results)
+                problem.is_partial = prior is None and bool(results)  # of a creation, some objects exist
                 raise
             self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
@@ -263,7 +264,7 @@ class HubStepWriter(Struct, frozen=True):
             return
         reject_tool_managed_object(self.options, body, "apply")
         if self._type_name == MEMBER_TYPE:
-            return
+            return  # others create and delete it
         is_other_object = is_managed and is_recreated(self._type_name, hub_object, body, self.request.private_note)
         if is_other_object and not self.options.takes_ownership:
             raise ProviderProblem(
@@ -276,20 +277,20 @@ class HubStepWriter(Struct, frozen=True):
             raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
 
     def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
-        """Return True if an earlier run of this step wrote an object. Applying an identity-only body owns
-        nothing; then the last recorded operation decides.
+        """Return True if an earlier run of this step wrote an object. Usually it owns fields then. An apply of a body
+        without fields owns none: the last recorded operation has to be for this object or a later one.
         """
         if self.request.resumed_operation is None:
-            return False
+            return False  # this is the first run
         if is_applied_by(body, self.options.manager):
-            return True
+            return True  # it owns fields
         if not is_identity_only(hub_object.body):
-            return False
+            return False  # an apply would own fields
         operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
-        """Apply an object, `body` on the hub until now (None: new); return its resulting body."""
+        """Apply an object; return the result. `body` is the previous one, None if new. Raises ProviderProblem."""
         path, manager = require_object_path(self.hub, hub_object), self.options.manager
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
@@ -301,7 +302,7 @@ class HubStepWriter(Struct, frozen=True):
             return dict(body)  # sent by an earlier run
         self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
         try:
-            force = body is not None and bool(get_ownership_source(self.options, self.request))
+            force = body is not None and bool(get_ownership_source(self.options, self.request))  # new: no owners
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
@@ -309,21 +310,21 @@ class HubStepWriter(Struct, frozen=True):
 
     # --- waiting -------------------------------------------------------------------------------
 
-    def _wait_for_result(self, existing: Sequence[ExistingObject]) -> ChangeResult:
-        """Wait until the hub has completed the change; return the result. `existing` are the objects as sent,
-        empty if nothing was.
+    def _wait_for_result(self, written: Sequence[ExistingObject]) -> ChangeResult:
+        """Wait until the hub has completed the change; return the result. `written` are the sent objects with the
+        hub's responses, () with read_only.
         """
         planned = self._planned
-        note = build_hub_record(self._type_name, existing, self.options.manager)
+        note = build_hub_record(self._type_name, written, self.options.manager)
         if self._type_name in PLACEMENT_TYPES:
             identity = get_identity(self._type_name, planned)
-            sent_body = existing[0][1] if existing else {}
+            _, response = written[0] if written else (None, {})  # a placement is one object
             content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
-            decision, final = waiter.wait_for_placement(*identity, planned, sent_body, content.describe_outdated)
+            decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
             verification = content.verify_placement(self._verify_predictions(decision, final), final)
             renumbered = content.report_renumbered_snapshots(final)
             self._report_wrong_predictions(verification)
-            if note:
+            if note:  # something was written
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
             is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
@@ -355,19 +356,19 @@ class HubStepWriter(Struct, frozen=True):
         planned = get_mapping(self._planned, "bindings")
         prior = get_mapping(self.request.prior, "bindings")
         if self.request.prior is not None and not has_scheduling_decision(prior, planned):
-            return VerificationResult()
+            return VerificationResult()  # no prediction
         _kind, *namespace_and_name = get_identity(self._type_name, self._planned)
         name = "/".join(filter(None, namespace_and_name))
         verifier = PredictionVerifier(
-            self.plan_figures,
-            self.plan_figures or {},
+            plan_figures=self.plan_figures,
+            current_figures=self.plan_figures or {},  # the current ones are read for a wrong prediction only
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
         results = [(verifier.verify_bindings(name, planned, item.bindings), item) for item in (decision, final)]
         best, best_progress = min(results, key=lambda result: len(result[0].wrong_predictions))
         if not best.wrong_predictions:
-            return best
+            return best  # all are correct
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
         if members is None:
             return best  # a tenant may not list members: the cause stays unknown
@@ -379,8 +380,7 @@ class HubStepWriter(Struct, frozen=True):
         """Wait until the clusters of an override's placement have it, or have lost it."""
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
-            subject = f"The rollout of {attributes.get('name')}"
-            self._waiter.wait_until(rollout.check_progress, subject)
+            self._waiter.wait_until(rollout.check_progress, f"The rollout of {attributes.get('name')}")
             if rollout.blocked_message:
                 self.request.report_progress(StepProgress(message=rollout.blocked_message))
         except ApiError as api_error:
@@ -400,7 +400,7 @@ class HubStepWriter(Struct, frozen=True):
                 "make another run."
             )
             raise ProviderProblem(detail, object_exists=True, attributes=planned)
-        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
+        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()  # else no result
 
     def _verify_run(self) -> VerificationResult:
         """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
@@ -428,10 +428,10 @@ class HubStepWriter(Struct, frozen=True):
             self.request.report_progress(StepProgress(message=wrong_prediction.message))
 
     def _approve_request(self) -> ChangeResult:
-        """Approve a request once its run has made it; do nothing if the argument approved is False."""
+        """Approve a request once its run has made it, unless `approved` is False; with read_only require approval."""
         planned = self._planned
         if planned.get("approved") is False:
-            return ChangeResult(planned)
+            return ChangeResult(planned)  # nothing to send
         path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
         run_name = get_approval_run(self._type_name, planned)
         run_path = _build_run_path(get_text(planned, "namespace"), run_name)
@@ -475,7 +475,7 @@ def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
 
 
 def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
-    """Return the planned attributes with the bindings decided by the hub."""
+    """Return the planned attributes with the bindings decided by the hub, as observed paths."""
     predicted = get_mapping(planned, "bindings")
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
@@ -484,4 +484,4 @@ def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *,
         if is_run_managed and predicted.get(cluster):
             bindings[cluster] |= {name: predicted[cluster][name] for name in ("state", "resource_snapshot")}
     paths = tuple(("bindings", cluster) for cluster in bindings)
-    return ChangeResult({**planned, "bindings": bindings}, paths, note=note)
+    return ChangeResult({**planned, "bindings": bindings}, observed_paths=paths, note=note)

@@ -85,11 +85,11 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     times = {"observed_at": dump["read_at"]}
     answer = build_hub_attributes(reader, (), times, expects_members="namespaces" not in arguments)
     if not answer.attributes:
-        return answer
+        return answer  # problems only
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
     attributes_read = {**answer.attributes, "id": dump["server"], "read_at": dump["read_at"]}
     if "namespaces" in arguments and not attributes_read["member_clusters"]:
-        attributes_read["member_clusters"] = None
+        attributes_read["member_clusters"] = None  # unknown, not without members
         answer = replace(answer, problems=(*answer.problems, _UNKNOWN_MEMBERS))
     return replace(answer, attributes=attributes_read)
 
@@ -163,7 +163,7 @@ def _list_tenant_namespaces(context: ReadContext) -> list[str]:
 
 
 def _list_optional_kinds(context: ReadContext) -> list[str]:
-    """Return the kinds not needed for the configured objects: a plan is complete without permission for them."""
+    """Return the kinds not needed for the configured objects, so permission is optional; none without placements."""
     if next(_list_placements(context), None) is None:
         return []
     unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]

@@ -143,14 +143,14 @@ def _read_hub_objects_to_import(
     for type_name, object_id, body in _list_user_objects(hub, configuration):
         block = _find_block(configuration, type_name, object_id)
         if (type_name, object_id) in existing or (block is None and type_name in _BLOCK_TYPES):
-            continue
+            continue  # in state, or no block to import it into
         manager = find_tool_manager(body)
-        if manager and (manager == AZURE_MANAGER or not location.take_ownership):
+        if manager and (manager == AZURE_MANAGER or not location.take_ownership):  # never from Azure
             skipped.append(f"{object_id} ({manager})")
             continue
         found = provider.find(type_name, object_id)
         if found is None:
-            continue
+            continue  # deleted since the list
         _key, attributes = found
         label = block.name if block is not None else _choose_label(type_name, object_id, names)
         imported[Address((), "managed", type_name, label)] = (object_id, attributes)
@@ -165,14 +165,9 @@ def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]
     return label if number == 1 else f"{label}_{number}"
 
 
-def _list_blocks(configuration: Configuration) -> list[ResourceBlock]:
-    """Return the resource and data blocks of the root module."""
-    return list(configuration.root.resources.values())
-
-
 def _find_block(configuration: Configuration, type_name: str, object_id: str) -> ResourceBlock | None:
-    """Return the existing block of an object of the hub, by its name; None without one."""
-    for block in _list_blocks(configuration):
+    """Return the existing block of an object of the hub, by its id; None without one, or with count or for_each."""
+    for block in configuration.root.resources.values():
         is_single = (block.mode, block.type, block.count, block.for_each) == ("managed", type_name, None, None)
         if is_single and _build_object_id(block) == object_id:
             return block
@@ -180,7 +175,7 @@ def _find_block(configuration: Configuration, type_name: str, object_id: str) ->
 
 
 def _build_object_id(block: ResourceBlock) -> str:
-    """Return the id from literal arguments; the name defaults to the label."""
+    """Return the id from literal arguments of a block; the name defaults to the label, also for another expression."""
     attributes = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
     defaults = {"namespace": "", "name": block.name}
     parts = (str(getattr(attributes.get(argument), "value", default)) for argument, default in defaults.items())
@@ -189,7 +184,7 @@ def _build_object_id(block: ResourceBlock) -> str:
 
 def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield type, id and body of user-created objects; those of `_BLOCK_TYPES` only if a block has the type."""
-    configured_types = {block.type for block in _list_blocks(configuration)}
+    configured_types = {block.type for block in configuration.root.resources.values()}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
         for body in hub.list_objects(KINDS[kind].collection):
@@ -198,6 +193,7 @@ def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator
 
 
 def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
+    """Yield one warning about objects of other managers, if any."""
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
@@ -216,7 +212,7 @@ def _format_imported_counts(imported: ImportedObjects) -> str:
 def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration) -> str:
     """Render the configuration of the imported objects, block by block."""
     types = build_registries().resource_types
-    existing = _list_blocks(configuration)
+    existing = configuration.root.resources.values()
     blocks: list[str] = []
     if PROVIDER not in configuration.root.providers:
         blocks.append('provider "fleet" {}\n')
@@ -239,7 +235,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     imports: dict[Address, ImportedObject] = {}
     for number, (address, (object_id, attributes)) in enumerate(imported.items(), 1):
         values = normalize_imported_attributes(types[address.type].schema, attributes, object_id)
-        object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
+        object_state = ObjectState(values, creation=last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
@@ -278,7 +274,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         provider = block.provider.split(".")[0]
         is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
         if not is_candidate or address in run.stored.state.instances:
-            continue
+            continue  # not for a hub, or in state
         target = ImportTarget(address, "", block.provider, block.header_span, block)
         found = find_imported_object(target, request, run.providers, [])
         if found is not None:

@@ -86,6 +86,7 @@ def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCa
 
 
 def _reconcile_hub_placements(run: Run) -> HubReconciliation:
+    """Read the placements of all hubs, compare them, evaluate the rules by a plan without changes, and write state."""
     hubs = {key: provider for key, provider in run.providers.items() if isinstance(provider, FleetHubProvider)}
     if not hubs:
         detail = 'No provider "fleet" is configured, so there is no hub to compare with.'
@@ -115,11 +116,9 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts
-    pending: list[tuple[str, str]] = []
-    for provider in hubs.values():
-        pending += provider.pending_messages.items()
-    pending.sort()
-    return HubReconciliation(tuple(checks), rules, tuple(pending), tuple(_write_state(run, observed_states)))
+    pending = sorted(entry for provider in hubs.values() for entry in provider.pending_messages.items())
+    problems = tuple(_write_state(run, observed_states))
+    return HubReconciliation(tuple(checks), rules, pending=tuple(pending), diagnostics=problems)
 
 
 def _read_placements(
@@ -130,9 +129,9 @@ def _read_placements(
     objects.sort(key=lambda item: compute_address_order(item[0]))
     requests = [
         ReadRequest(
-            ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
-            current.attributes,
-            str(address),
+            key=ObjectKey(address.type, str(current.attributes.get("id")), current.creation),
+            attributes=current.attributes,
+            address=str(address),
             private_note=current.note,
         )
         for address, current in objects
@@ -166,13 +165,13 @@ def _format_binding(binding: Mapping[str, object] | None) -> str:
 
 
 def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> Iterator[Diagnostic]:
-    """Write the observed placements to the state if they differ."""
+    """Write the observed placements to the state if they differ; yield an error if the backend fails."""
     state = run.stored.state
     instances = dict(state.instances)
     for address, observed in observed_states.items():
         instances[address] = InstanceState(observed, instances[address].deposed)
     if instances == state.instances:
-        return
+        return  # nothing new
     changed: State = replace(
         state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
     )
