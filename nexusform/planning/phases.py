@@ -145,7 +145,7 @@ def _list_objects(blocks: BlockPlanner) -> Iterable[ResourceBlock | Address]:
 
 def _load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
     """Yield the phases of the domains with a type of these objects."""
-    types = {used.type for used in objects}
+    types = {used.type for used in objects}  # a domain is imported only if one of its types is used
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):
             module, _, name = domain.build_object_reference(domain.phases).partition(":")

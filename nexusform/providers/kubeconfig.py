@@ -124,7 +124,6 @@ class KubernetesAccount(Struct, frozen=True):
 
 class KubeconfigTrust(Struct, frozen=True):
     """Trust in the kubeconfigs of a run. In a sandboxed run a kubeconfig of the work tree is untrusted.
-
     `is_url_allowed` returns whether the operator allowed a server (-allow-remote).
     """
 
@@ -170,7 +169,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
-    if isinstance(plug_in, Mapping) and confinement.root:
+    if isinstance(plug_in, Mapping) and confinement.root:  # a sandboxed run
         words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
@@ -185,7 +184,7 @@ def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, 
     fields += [
         name
         for name in ("certificate-authority", "client-certificate")
-        if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))
+        if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))  # a file elsewhere
     ]
     prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
@@ -209,6 +208,7 @@ def _require_lightkube() -> None:
 
 
 def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
+    """Read one kubeconfig file. Raises KubeconfigProblem."""
     import yaml
 
     from nexusform.files.regular_files import read_regular
@@ -228,6 +228,7 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
 
 
 def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
     items = document.get(section) or []
     kind = section.removesuffix("s")
     for number, item in enumerate(items if isinstance(items, list) else (None,)):

@@ -91,7 +91,7 @@ class Reality:
         with self._lock:
             objects = self._get_objects()
             before = objects.get(key)
-            if attributes is None and before is None:
+            if attributes is None and before is None:  # nothing to remove
                 return
             _set_object(objects, key, attributes)
             self._last_number += 1
@@ -105,12 +105,13 @@ class Reality:
         with self._flushing:
             if ticket in self._failures:
                 raise self._failures.pop(ticket)
-            if self._last_durable >= ticket:
+            if self._last_durable >= ticket:  # another caller wrote it
                 return
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
+                    # The log of an earlier run must be merged before new lines are appended.
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
                         self._rewrite_file()
@@ -150,7 +151,7 @@ class Reality:
             self._log_size += len(lines)
             self._known_marks = self._read_file_identities()
         except OSError as problem:
-            if self._log is not None:
+            if self._log is not None:  # remove the written part of the lines
                 try:
                     os.ftruncate(self._log, self._log_size)
                     os.lseek(self._log, self._log_size, os.SEEK_SET)

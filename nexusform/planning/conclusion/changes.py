@@ -35,21 +35,23 @@ _NO_OBJECT = ObjectState({}, 0)
 def build_changes(
     instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState, evaluation: Evaluation
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Build a change per instance in planning order, then per deposed object. Numbers new objects."""
+    """Build a change per instance in planning order, then per deposed object, and the problems. Number new objects in
+    order of creation.
+    """
     blocks = {block.address: block for block in order.blocks}
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
-    last = prior.state.last_creation
+    last_number = prior.state.last_creation
     configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
     for instance in instances.values():
-        if instance.prior is None and instance.planned is None:
+        if instance.prior is None and instance.planned is None:  # invalid, or with deposed objects only
             continue
         is_created = instance.action in _CREATE_ACTIONS
-        last += is_created
+        last_number += is_created
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
         problems += _check_kept_object(instance)
-        change = _build_change_of_instance(instance, block, last if is_created else 0)
+        change = _build_change_of_instance(instance, block, last_number if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
                 configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_literal_paths()))
@@ -77,7 +79,7 @@ def build_changes(
 
 
 def _is_object_unselected(instance: Instance | None) -> bool:
-    """Return whether an object is outside the selection, and with it its deposed objects."""
+    """Return whether an existing object is outside the selection, and with it its deposed objects."""
     if instance is None or instance.prior is None:
         return False
     return instance.block is None and instance.action is Action.NO_OP
@@ -124,7 +126,9 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the private note after the plan: a new one or the old, with earlier predictions and open changes."""
+    """Return the private note after the plan: the prior one, or a new one with earlier predictions and open changes.
+    A replaced object keeps nothing of its prior note.
+    """
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
     if instance.private is None:
         return prior_note
@@ -136,7 +140,7 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
 
 
 def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the error for a destroyed object with prevent_destroy."""
+    """Return the error for a destroyed object with prevent_destroy, or the problems of evaluating prevent_destroy."""
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
     problems: list[Diagnostic] = []
@@ -190,9 +194,10 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
 def _evaluate_prevent_destroy(
     condition: Expression, instance: Instance, block: ResourceBlock, evaluation: Evaluation
 ) -> tuple[bool, list[Diagnostic]]:
-    """Return the value of prevent_destroy in the module instance of an object; null is false."""
+    """Return the value of prevent_destroy in the module instance of an object, and its problems; null is false."""
     evaluation = evaluation.create_reporting_copy()
     modules = evaluation.list_module_instances(block.address.module)
+    # None if the module instance is removed with the object: the value is unknown.
     module = next((module for module in modules if module.path == instance.address.module), None)
     value = evaluation.evaluate_expression(condition, evaluation.build_scope(module)) if module is not None else None
     if value is None and evaluation.diagnostics:
@@ -235,7 +240,7 @@ def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectStat
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
         recorded, observed = state.instances.get(address, EMPTY_INSTANCE).current, refreshed[address]
-        if recorded is None:
+        if recorded is None:  # only deposed objects
             continue
         attributes = observed.attributes if observed is not None else None
         if attributes != recorded.attributes:

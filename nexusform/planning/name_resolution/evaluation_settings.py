@@ -74,7 +74,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
     ) -> tuple[DataResult | None, list[Diagnostic]]:
         source = registries.data_sources[block.type]
         override = _find_data_override(source, arguments, address, request)
-        if override is not None:
+        if override is not None:  # it replaces reading
             return DataResult(override), []
         managed_names = _list_managed_names(request, state)
         files = FileReadRecorder(request.files, reads.data_files)

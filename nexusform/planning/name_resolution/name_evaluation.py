@@ -134,7 +134,7 @@ class Evaluation:
         return True
 
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
-        """Return the expansion of a call, computed once; empty on errors."""
+        """Return the expansion of a module call, computed once; without instances on errors."""
         key = (parent.path, call.name)
         expansion = self._module_shapes.get(key)
         if expansion is None:
@@ -216,7 +216,7 @@ class Evaluation:
         if instance.parent is None or instance.call is None:
             return self.settings.variables.get(declared.name, default)
         call_input = instance.call.inputs.get(declared.name)
-        if call_input is None:
+        if call_input is None:  # the call omits it
             return default
         expression, span = call_input
         value = self.evaluate_expression(expression, self.build_scope(instance.parent, instance.repetition))
@@ -259,7 +259,7 @@ class Evaluation:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
             raise _MaximumDepthExceeded(named_value)
-        if self._depth:
+        if self._depth:  # nested in the evaluation of another value
             self._compute_and_cache(named_value)
         else:
             # Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
@@ -280,7 +280,7 @@ class Evaluation:
         return self._cache[named_value.key]
 
     def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a value; its diagnostics name its block."""
+        """Evaluate a local or an output into the cache (unknown on errors); its diagnostics name its block."""
         # Self-references read this; the reference was reported.
         self._cache[named_value.key] = build_unknown(DYNAMIC)
         self._depth += 1
@@ -314,7 +314,7 @@ class Evaluation:
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return all outputs of all instances of a call."""
+        """Return all outputs of all instances of a call: an object, a tuple or an object by key; unknown on errors."""
         expansion = self.get_module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:
             return build_unknown(DYNAMIC)

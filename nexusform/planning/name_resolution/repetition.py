@@ -63,7 +63,7 @@ def expand_repetition(
     None if the expression itself has errors (already reported). `maximum` is the maximum number of instances.
     """
     expression = count or for_each or enabled
-    if expression is None:
+    if expression is None:  # no meta-argument
         return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
     value = evaluate(expression)
     if value is None:
@@ -117,7 +117,7 @@ def _expand_count(
 
 
 def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
-    """Return a finite number, also from text."""
+    """Return a finite number, also from text; None for other values."""
     if isinstance(plain, str):
         try:
             plain = float(plain)
@@ -212,7 +212,7 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of presented values without an equal recorded one."""
+    """Return the paths of presented values without an equal recorded one: they may be derived from secrets."""
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         return [()]
     paths: list[Path] = []

@@ -30,7 +30,9 @@ _MAXIMUM_LISTED: Final = 20
 
 
 class Selection(Struct, frozen=True):
-    """Instances to plan. `replace` are whole instances, `heal` single VMs by address."""
+    """Instances to plan. The blocks are those of the options `targets` with their dependencies, or of `excludes` with
+    their dependents. -replace names whole instances (`replace`), or single VMs by address and name (`heal`).
+    """
 
     targets: tuple[AddressPattern, ...] = ()
     target_blocks: frozenset[ConfigAddress] = frozenset()
@@ -41,7 +43,7 @@ class Selection(Struct, frozen=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether anything is excluded."""
+        """Whether -target or -exclude restricts the plan."""
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
@@ -87,25 +89,26 @@ def build_selection(
         )
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
+    # Blocks with single targeted instances: their other instances are not selected.
     only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
-    # The excluded blocks and their dependents; single instances have none.
+    # Single excluded instances exclude no dependents.
     block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]
     excluded_blocks = _find_named_blocks(block_patterns, order)
     dependents = index_owners(order.needs.items())
     selection = Selection(
-        tuple(target_patterns),
-        frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
-        frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
-        tuple(exclude_patterns),
-        tuple(instances),
-        tuple(vms),
+        targets=tuple(target_patterns),
+        target_blocks=frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
+        excluded_blocks=frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
+        excludes=tuple(exclude_patterns),
+        replace=tuple(instances),
+        heal=tuple(vms),
     )
     return selection, problems
 
 
 def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
-    """Return the root outputs of a partial plan, with the blocks they depend on; None for all outputs.
-    -target includes the outputs of selected blocks alone, -exclude all but those of excluded blocks.
+    """Return the root outputs of a partial plan by name, with the blocks they depend on; None: all outputs. -target
+    selects outputs depending only on selected blocks, -exclude those depending on no excluded block.
     """
     if not selection.is_partial:
         return None
@@ -181,6 +184,7 @@ def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAd
 
 
 def _is_named_by_keys_only(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+    """Return whether all patterns for a block name single instances of it."""
     return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_matched_by_pattern(pattern, block))
 
 
@@ -221,11 +225,9 @@ def _parse_patterns(
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
             candidates = [str(block.address) for block in order.blocks if block.address.name == text]
-            similar_resource_suggestion = (
-                f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
-            )
-            detail = f"{problem}{similar_resource_suggestion}"
-            problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
+            hint = f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+            headline = f"Invalid {option} address"
+            problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))
     return patterns
 
 
@@ -246,7 +248,7 @@ def check_unmatched_options(
 def _check_pattern_matches(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Return errors for patterns that match nothing. A targeted instance must exist, or an excluded block."""
+    """Return errors for patterns without a matching block or instance. A -target with a key must match an instance."""
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)
@@ -255,9 +257,8 @@ def _check_pattern_matches(
         if any(pattern.is_match(address) for address in addresses):
             continue
         known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
-        detail = (
-            f"{option}={pattern} names nothing in the configuration or the state.{suggest_name(str(pattern), known)}"
-        )
+        hint = suggest_name(str(pattern), known)
+        detail = f"{option}={pattern} names nothing in the configuration or the state.{hint}"
         problems.append(build_error("nothing-to-target", detail))
     return problems
 
@@ -283,7 +284,7 @@ def _check_replace_options(
             hint = suggest_name(str(pattern), [str(address) for address in known_addresses])
             detail = f"-replace={pattern} names no instance of this configuration.{hint}"
             problems.append(build_error("nothing-to-replace", detail))
-        elif any(str(address) != str(pattern) for address in matches):
+        elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
             problems.append(_build_ambiguous_replacement(pattern, matches))
     for pattern, name in selection.heal:
         names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]

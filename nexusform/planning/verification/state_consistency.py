@@ -42,11 +42,13 @@ class _StateVm(Struct, frozen=True):
 
 
 def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
-    """Return errors for contradictions, and warnings. `providers` are the existing providers."""
+    """Return errors for contradictions, and warnings about impossible or overcommitted cells. `providers` are the kinds
+    of providers.
+    """
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     invalid_cells = list(_check_cells(vms, machines))
-    contradictions = [
+    contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),
         *_check_dependency_cycles(state),
@@ -144,14 +146,14 @@ def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> I
 
 
 def _check_dependency_cycles(state: State) -> Iterator[str]:
-    """Yield a contradiction for blocks that depend on each other in a cycle, or on such a block."""
+    """Yield one contradiction with all blocks depending on each other in a cycle, or on such a block."""
     needs: dict[str, set[str]] = {}
     for address, current in state.list_current_objects():
         block = str(address.config_address)
         needs.setdefault(block, set()).update(current.dependencies)
     open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
     needed_by = index_owners(open_needs.items())
-    # Blocks without open needs are processed repeatedly; the remaining ones wait for each other.
+    # Remove blocks without open needs until none is left; the remaining ones need each other.
     ready = [block for block, block_needs in open_needs.items() if not block_needs]
     while ready:
         processed = ready.pop()
@@ -195,10 +197,7 @@ def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> Pl
 def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
     """Return the machines offered by racks and machines of the state, by site and name."""
     sites, _ = build_sites(build_state_inventory(state, types))
-    machines: dict[tuple[str, str], Machine] = {}
-    for site in sites.values():
-        machines |= {(site.id, name): machine for name, machine in site.machines.items()}
-    return machines
+    return {(site.id, name): machine for site in sites.values() for name, machine in site.machines.items()}
 
 
 def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StateVm]:
@@ -224,18 +223,13 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
     """Yield the VMs with impossible cells, and the reason."""
     for state_vm in vms:
         cells, placement = state_vm.vm.placement.cells, state_vm.vm.placement
-        if not cells:
+        if not cells:  # unknown cells
             continue
         machine = machines.get((state_vm.demand.site_id, placement.machine))
         missing_cells = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if missing_cells:
-            yield (
-                state_vm,
-                (
-                    f"{placement.machine} has no cell {missing_cells[0]}, which the state records for "
-                    f"{state_vm.display_name}."
-                ),
-            )
+            cell, name = missing_cells[0], state_vm.display_name
+            yield state_vm, f"{placement.machine} has no cell {cell}, which the state records for {name}."
         elif len(set(cells)) != len(cells):
             yield state_vm, f"{state_vm.display_name} is recorded twice in one cell."
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
@@ -244,7 +238,7 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
 
 
 def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the machines with a cell that holds more than its capacity."""
+    """Yield the names of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()
     vfs: Counter[tuple[str, str, int]] = Counter()
@@ -267,7 +261,7 @@ def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tupl
 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the machines without a valid layout for their VMs in unknown cells."""
+    """Yield the names of the machines without enough capacity for their VMs in unknown NUMA cells in any layout."""
     by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
         without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]

@@ -86,13 +86,13 @@ class _ExistingVm(Struct, frozen=True):
 
 
 def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
-    """Yield a warning per pool and reason: VMs on a machine that a filter would reject."""
+    """Yield a warning per pool and reason, with the VMs on a machine rejected by a filter of the placement rule."""
     by_site = _place_existing_vms(objects, sites)
     violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
     for site_id, site_vms in by_site.items():
         scheduler = sites[site_id].scheduler
         for existing_vm in site_vms:
-            scheduler.release(existing_vm.handle)
+            scheduler.release(existing_vm.handle)  # its own capacity and location must not count
             for rule, reason in scheduler.list_rejections(existing_vm.vm.placement.machine, existing_vm.demand):
                 # Its capacity is reserved already and its machine need not accept it again.
                 if not isinstance(rule, (MachineFilter, CapacityFilter)):
@@ -103,13 +103,10 @@ def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, Si
         vms = [existing_vm.vm for existing_vm in rejected_vms]
         locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
         options = [f"-replace='{address}:{vm.name}'" for vm in vms]
-        recreate_options = (
-            f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}."
-        )
         yield _build_rule_violation_warning(
             rejected_vms[0].vms,
             f"{pool} in {address}: {reason}. Violated by {format_first_items(locations, _MAXIMUM_NAMED)}. "
-            f"{recreate_options}",
+            f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}.",
         )
 
 

@@ -115,12 +115,8 @@ class SpareCapacity(Struct, frozen=True):
     @property
     def free_interval_after_rack_loss(self) -> Interval:
         """Interval of the number of VMs that fit if any one rack is lost."""
-        maximum = (
-            self.free_after_rack_loss
-            if self.maximum_free_after_rack_loss is None
-            else self.maximum_free_after_rack_loss
-        )
-        return Interval(self.free_after_rack_loss, maximum)
+        minimum, maximum = self.free_after_rack_loss, self.maximum_free_after_rack_loss
+        return Interval(minimum, minimum if maximum is None else maximum)
 
 
 class SiteSkuCapacity(Struct, frozen=True):
@@ -188,11 +184,8 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
     racks: list[RackVmCounts] = []
     for site in sites:
         racks += _list_site_changes(site)
-    return tuple(sorted(racks, key=_build_sort_key))
-
-
-def _build_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
-    return -rack.removed_count, rack.site, compute_natural_sort_key(rack.name)
+    racks.sort(key=lambda rack: (-rack.removed_count, rack.site, compute_natural_sort_key(rack.name)))
+    return tuple(racks)
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
@@ -209,13 +202,10 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
         names = [machine.facts.name for machine in members]
         if not any(removed[name] or added[name] for name in names):
             continue
-        counts = [_count_vms(machine, unchanged, removed, added) for machine in sorted(members, key=_build_slot_key)]
+        members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
+        counts = [_count_vms(machine, unchanged, removed, added) for machine in members]
         racks.append(RackVmCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
     return racks
-
-
-def _build_slot_key(machine: SiteMachine) -> tuple[object, ...]:
-    return machine.facts.slot, compute_natural_sort_key(machine.facts.name)
 
 
 def _count_vms(
@@ -229,7 +219,7 @@ def _count_vms(
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the resources without VMs added to a machine that hosts another VM of them."""
+    """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
     vms_after: dict[str, Counter[tuple[str, str]]] = {}
     added: dict[str, set[tuple[str, str]]] = {}
     for site in sites:
@@ -263,7 +253,7 @@ def add_recorded_vms(
 def read_recorded_vms(
     kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id."""
+    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id; none for others."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []

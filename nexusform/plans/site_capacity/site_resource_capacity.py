@@ -246,11 +246,12 @@ def compute_site_resource_capacity(
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed = before.counts.keys() | after.counts.keys()
     unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed}
+    observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
     counter = _SiteNodeCounts(
-        {**unmanaged, **before.counts},
-        {**unmanaged, **after.counts},
-        after.surge,
-        {**after.networks, **{name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}},
+        before={**unmanaged, **before.counts},
+        after={**unmanaged, **after.counts},
+        surge=after.surge,
+        networks={**after.networks, **observed_networks},
     )
     rows = [
         *_compute_node_addresses(supplies, counter),
@@ -272,12 +273,14 @@ class _SiteNodeCounts(Struct, frozen=True):
 
 
 def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Compute the networks of nodes and VMs by name; those not observed are unknown."""
+    """Compute the networks of nodes and VMs by name. The total is unknown (None) for a network not observed, and for
+    clusters without a known network.
+    """
     known = {item.name: item for item in supplies.networks or ()}
     clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
     named = {counter.networks[cluster] for cluster in clusters} | known.keys()
     for name in sorted(named):
-        own = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
+        own_clusters = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
         network = known.get(name, NetworkAddresses(name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
@@ -285,11 +288,11 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=name,
             total=network.addresses,
-            surge=max((counter.surge.get(item, 0) for item in own), default=0),
+            surge=max((counter.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
         )
-        if own or network.vms:
-            used_before = network.vms + sum(counter.before.get(item, 0) for item in own)
-            used = network.vms + sum(counter.after.get(item, 0) for item in own)
+        if own_clusters or network.vms:
+            used_before = network.vms + sum(counter.before.get(cluster, 0) for cluster in own_clusters)
+            used = network.vms + sum(counter.after.get(cluster, 0) for cluster in own_clusters)
             yield replace(row, used_before=used_before, used=used)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
@@ -330,18 +333,11 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Compute the appliances, and the volumes promised against all of them."""
     for appliance in supplies.storage or ():
-        yield SiteResourceCapacity(
-            "",
-            "",
-            SiteResourceKind.STORAGE,
-            appliance.name,
-            total=appliance.capacity,
-            used_before=appliance.used,
-            used=appliance.used,
-        )
+        row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
+        yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
     if supplies.storage is None:
-        yield SiteResourceCapacity("", "", SiteResourceKind.STORAGE, "")
-    name, promised = "", None
+        yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name="")
+    name, promised = "", None  # None: not captured
     if supplies.volumes is not None:
         count, mib = supplies.volumes
         name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
@@ -385,22 +381,20 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
         return None
     claimed_bytes = sum(claim.size for claim in claims)
     if supplies.volumes is None:
-        alone = -(-claimed_bytes // _GIB)
-        return alone if total is not None and alone > total else None
+        claimed_gib = -(-claimed_bytes // _GIB)  # rounded up
+        return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
-    waiting = sum(claim.unbound_size for claim in claims)
+    new_bytes = sum(claim.unbound_size for claim in claims)
     if supplies.volume_sizes:
         # The bytes of claims without an existing volume of their size, for any assignment of volumes.
         unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
         volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
-        missing = 0
         for size in sorted(unverified_sizes, reverse=True):
-            if volumes and volumes[-1] >= size:
+            if volumes and volumes[-1] >= size:  # the largest volume fits the largest claim
                 volumes.pop()
             else:
-                missing += size
-        waiting += missing
-    return -(-max(volumes_mib * _MIB + waiting, claimed_bytes) // _GIB)  # rounded up
+                new_bytes += size
+    return -(-max(volumes_mib * _MIB + new_bytes, claimed_bytes) // _GIB)  # rounded up
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
