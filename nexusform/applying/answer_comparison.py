@@ -45,9 +45,7 @@ def compare_answer(
     observed: Sequence[Path],
     accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
-    """Compare an answer with the plan. The provider observed the values at `observed` paths; another value at an
-    `accepted` path is no wrong prediction.
-    """
+    """Compare an answer with the plan; `observed` paths were observed, `accepted` ones are no wrong prediction."""
     if not observed and answer == planned:
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
@@ -96,9 +94,7 @@ class _PredictionCounter(Struct):
 
 
 def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Return whether a different value is a wrong prediction: not the provenance, a value without a prediction (such as
-    a name of the platform), or cells not reported by the provider.
-    """
+    """Return whether a different value is a wrong prediction: it was predicted, and is no provenance or missing cell."""
     if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
         return False
     return path[-1] not in _CELLS or get_part(answer, path) is not None

@@ -424,7 +424,6 @@ class _PlanExecution:
             self._unreported.append(event)
 
     def _skip_remaining_steps(self) -> None:
-        """Record all steps without an end as skipped, with the reason."""
         if self._is_interrupted:
             reason = "The apply was interrupted before it."
         elif self._problem:

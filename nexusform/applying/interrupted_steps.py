@@ -101,13 +101,12 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with the note of the provider's answer. A create neither settled nor in progress has failed:
-    its object is tainted, as in a regular apply.
-    """
+    """Return the instance with the note of the provider's answer, and tainted after a failed create."""
     current = get_current_object(instance)
     if current is None:  # the object does not exist
         return instance
     unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}
+    # A create neither settled nor in progress has failed.
     if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))

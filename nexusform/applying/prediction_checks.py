@@ -200,9 +200,7 @@ def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Ite
 
 
 def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of a pool: the rack and machine of each observed VM. If all are observed, also the
-    number of VMs on each rack.
-    """
+    """Yield verified predictions of a pool: rack and machine of observed VMs, VMs per rack if all are observed."""
     pairs = [(prediction, prediction.observed_placement) for prediction in predictions]
     observed = [(prediction, placement) for prediction, placement in pairs if placement is not None]
     yield from _verify_single_vm_predictions(observed)

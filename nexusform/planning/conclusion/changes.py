@@ -35,9 +35,7 @@ _NO_OBJECT = ObjectState({}, 0)
 def build_changes(
     instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState, evaluation: Evaluation
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Build a change per instance in planning order, then per deposed object, and the problems. Number new objects in
-    order of creation.
-    """
+    """Build a change per instance in planning order, then per deposed object, and problems; number new objects."""
     blocks = {block.address: block for block in order.blocks}
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
@@ -126,11 +124,9 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the private note after the plan: the prior one, or a new one with earlier predictions and open changes.
-    A replaced object keeps nothing of its prior note.
-    """
+    """Return the note after the plan: the prior one, or a new one with earlier predictions and open changes."""
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
-    if instance.private is None:
+    if instance.private is None:  # unchanged; a replaced object loses its note
         return prior_note
     note = dict(instance.private)
     for key in _PRESERVED_KEYS:

@@ -81,9 +81,7 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs with the networks listed by their site. Skip those under the simulated
-    provider on a site without a list.
-    """
+    """Yield changed clusters, pools and VMs with the networks of their site; not on simulated sites without a list."""
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         vms = result.objects.get(change.address)

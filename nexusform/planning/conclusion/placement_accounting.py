@@ -96,9 +96,7 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add the contents of one resource to the totals of a kind; `before` are its names before the plan. Yield each name
-    with rows inconsistent with the change.
-    """
+    """Add one resource (its names before the plan: `before`) to the totals of a kind; yield inconsistencies."""
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
         totals["stays"] += before.total()
@@ -170,9 +168,7 @@ class _PlacementRowCounts(Struct):
 def mark_waiting_pods(
     rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return the rows; those placing a pod already in state without a node become rows of existing pods: they move or
-    stay.
-    """
+    """Return the rows; those placing a pod already waiting in state become rows of an existing pod: moved or kept."""
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:

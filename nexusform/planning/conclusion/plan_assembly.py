@@ -376,9 +376,7 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy of each site with any record: the scores of the last replay under its rack_spread,
-    and the predictions of earlier plans.
-    """
+    """Yield the prediction accuracy of sites: of the last replay under their rack_spread, and of earlier plans."""
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private

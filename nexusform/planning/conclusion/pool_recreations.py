@@ -77,7 +77,6 @@ def _find_pool_trigger(vms: VmObject, pool: PoolDemand) -> str:
 
 
 def _list_recreated_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
-    """Yield the names of the VMs of a pool re-created for this reason."""
     for key, name in zip(pool.keys, pool.names, strict=True):
         if vms.request.actions.recreations.get(key) == trigger:
             yield name

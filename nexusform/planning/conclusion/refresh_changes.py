@@ -83,9 +83,7 @@ def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -
 def list_lost_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a machine missing in the sites read: removed outside nexusform (state contains its
-    resource), or forgotten before.
-    """
+    """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten (not in state) before."""
     recorded = ((address, current.attributes) for address, current in prior.state.list_current_objects())
     recorded_machines = list_machines(build_inventory(recorded, types))
     for address, current in _sort_objects(prior.instances):

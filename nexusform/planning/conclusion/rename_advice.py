@@ -96,9 +96,7 @@ def _has_only_similar_instances(before: _Group, after: _Group) -> bool:
 
 
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
-    """Return whether the deleted object matches the new configuration: in all configured arguments, except a name
-    derived from the block.
-    """
+    """Return whether the deleted object matches all configured arguments, except a name derived from the block."""
     configured = {name for name, value in get_mapping(created.config).items() if value is not None}
     if created.locate(("name",)) in (None, created.locate(())):
         configured.discard("name")  # the block's own name is the default

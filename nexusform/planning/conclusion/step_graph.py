@@ -124,9 +124,7 @@ class StepGraph:
         self.drafts[step].waits |= set(awaited) - {step}
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """Return a short list of steps to wait for, representing all of these: many get one gate step. The same `name`
-        returns the same list again.
-        """
+        """Return a short list of steps representing all of these: one gate for many. The same name returns it again."""
         if name in self._gates:
             return self._gates[name]
         gate_steps = steps
@@ -232,9 +230,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield the steps of objects with VMs on an evacuated machine, each with the updates cordoning it: otherwise the
-    VMs might return.
-    """
+    """Yield steps of objects with VMs on evacuated machines, with the updates to cordon these: VMs might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {

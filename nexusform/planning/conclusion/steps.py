@@ -136,9 +136,7 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by address the referenced blocks to create at the same time, not before (see `concurrent_types`). A
-    change with unknown values waits for all referenced blocks.
-    """
+    """Return by address the referenced blocks created at the same time; a change with unknown values has none."""
     present_types = {change.address.type for change in changes}  # checking all types would load every domain
     concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
     candidates = [
@@ -158,9 +156,7 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
 
 
 def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
-    """Add waits of steps for changes ordered before them by a domain or a machine action. In a cycle with other waits,
-    these new waits are dropped.
-    """
+    """Add waits for changes ordered earlier by a domain or a machine action, except in a cycle with other waits."""
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         steps = graph.list_steps(address)

@@ -294,7 +294,6 @@ def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
 
 
 def _count_prior_vms_per_rack(vms: VmObject, pool: PoolDemand) -> Counter[str]:
-    """Count the existing VMs of a pool by rack; racks without any are missing."""
     return Counter(vm.placement.rack for vm in vms.prior.existing.values() if vm.pool == pool.pool)
 
 

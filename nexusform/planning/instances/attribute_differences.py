@@ -101,9 +101,7 @@ def _iterate_replacing_paths(
 def find_pool_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """Yield the paths of changed arguments with REPLACE_POOL: they re-create the VMs of their pool. Added and removed
-    pools have no changed arguments.
-    """
+    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none."""
     for name, attribute in schema.attributes.items():
         is_replacing = attribute.on_change is OnChange.REPLACE_POOL and attribute.is_configurable
         if is_replacing and _has_difference(prior.get(name), config.get(name)):
@@ -181,9 +179,7 @@ def _has_placement_arguments(schema: BlockSchema) -> bool:
 def apply_ignore_changes(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
-    """Return the configuration with prior values at ignored paths, for all arguments in the prior object with
-    `everything` (`ignore_changes = all`).
-    """
+    """Return the configuration with prior values at ignored paths; with `everything`, for all arguments with one."""
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)

@@ -154,9 +154,7 @@ class BlockPlanner:
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """Yield the prior instances of a block missing in `present`, to delete or (outside the selection) unchanged;
-        `modules` are the paths of its module instances.
-        """
+        """Yield the prior instances of a block missing in `present`: to delete, or unchanged outside the selection."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
         removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_sort_key(address.key)))
@@ -407,9 +405,7 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
 
 
 def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
-    """Return a copy of the arguments with another value at a path of names and list indices; a missing block on the
-    path is created.
-    """
+    """Return a copy of the arguments with another value at a path; a missing block on the path is created."""
     copy = dict(config)
     name, inner_path = str(path[0]), path[1:]
     if not inner_path:
@@ -434,9 +430,7 @@ class InstancesWithoutBlock(Struct, frozen=True):
 
 
 def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
-    """Return the prior instances without a block: to delete or forget, or unchanged outside the selection. An error
-    reports each unknown type.
-    """
+    """Return the prior instances without a block: removed, or unchanged outside the selection. Report unknown types."""
     configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []

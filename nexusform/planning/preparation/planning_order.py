@@ -153,9 +153,7 @@ class _Reachability:
         return blocks
 
     def _find_reachable_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
-        """Return the resource blocks reachable from a node, or the one of the node. Traverse depth first with an
-        explicit stack, because chains of locals may be long.
-        """
+        """Return the resource blocks reachable from a node; a stack, not recursion, allows long chains of locals."""
         stack = [start]
         while stack:
             node = stack[-1]

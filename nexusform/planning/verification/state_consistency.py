@@ -42,9 +42,7 @@ class _StateVm(Struct, frozen=True):
 
 
 def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
-    """Return errors for contradictions, and warnings about impossible or overcommitted cells. `providers` are the kinds
-    of providers.
-    """
+    """Return errors for contradictions, warnings for impossible or overcommitted cells. `providers` are known kinds."""
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     invalid_cells = list(_check_cells(vms, machines))
