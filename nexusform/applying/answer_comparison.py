@@ -94,7 +94,7 @@ class _PredictionCounter(Struct):
 
 
 def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Return whether a different value is a wrong prediction: it was predicted, and is no provenance or missing cell."""
+    """Return whether a different value is a wrong prediction: it was predicted, and is no provenance or unread cell."""
     if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
         return False
     return path[-1] not in _CELLS or get_part(answer, path) is not None

@@ -325,6 +325,7 @@ class _PlanExecution:
         return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
 
     def _start_call(self, call: ProviderCall) -> None:
+        """Pass a call to the workers; its intent is in the journal already."""
         start_time = self._read_current_time()
         self._timings[call.step.id] = _StepTiming(start_time, start_time)
         log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
@@ -353,6 +354,7 @@ class _PlanExecution:
             self._listener.report_step_progress(event)
 
     def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
+        """Record the outcome of an ended call and the end of its step; an unfinished call gets no outcome."""
         call = completed_call.task
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
@@ -362,12 +364,12 @@ class _PlanExecution:
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.get_instance(call.change.address)
-        if completed_call.problem is None:
+        if problem is None:
             result = build_answer_result(call, completed_call.answer, schema, before)
-            if result.wrong_predictions:
+            if result.wrong_predictions:  # VMs may run in other racks than planned
                 result = result.update_locations(self._locations)
         else:
-            result = build_failure_result(call, completed_call.problem, before)
+            result = build_failure_result(call, problem, before)
         if not result.error:
             machine = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
             if machine is not None:
@@ -377,7 +379,7 @@ class _PlanExecution:
         self._wrong_predictions.extend(result.wrong_predictions)
         self._predictions.extend(result.predictions)
         outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
-        is_delegated = isinstance(completed_call.problem, ManualStepPending)
+        is_delegated = isinstance(problem, ManualStepPending)  # a person must do it on the site
         self._record_end(
             call.step,
             StepOutcome.WAITING if is_delegated else outcome,
@@ -462,6 +464,7 @@ class _PlanExecution:
         return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
 
     def _build_step_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
+        """Build the event of a step at this moment; without an outcome it is running."""
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
         elapsed = max(self._read_current_time() - timing.start_time, 0.0) if timing else 0.0

@@ -191,6 +191,7 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 
 
 def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
+    """Yield the predictions of a row: its columns have a value per VM, or one for all of them."""
     length = len(row.numbers)
     suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     machines: list[str] = _expand_column(suffixes, length)

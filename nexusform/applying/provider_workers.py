@@ -98,6 +98,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._inbox.put(None)
 
     def _run_tasks_until_stopped(self) -> None:
+        """Run tasks in a thread of the pool, one by one; None in the inbox ends it."""
         while (task := self._inbox.get()) is not None:
             self._slots.acquire()
             completed_call = self._run_call(task)

@@ -199,9 +199,10 @@ def _format_answer_problems(
 
 
 def _format_value(call: ProviderCall, attributes: Any, path: Path) -> str:
+    """Format the value at a path in at most 80 characters, unless it or a part of it is sensitive."""
     for sensitive in call.change.sensitive_after:
-        shared = min(len(path), len(sensitive))
-        if path[:shared] == sensitive[:shared]:
+        shared_length = min(len(path), len(sensitive))
+        if path[:shared_length] == sensitive[:shared_length]:
             return "(sensitive value)"
     from json import dumps
 

@@ -118,10 +118,8 @@ def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator
 
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
-    workloads: list[ScheduledPod] = []
-    for phases in _load_used_phases(state.instances):
-        workloads += phases.list_workloads(state, registries)
-    return workloads
+    used_phases = _load_used_phases(state.instances)
+    return [workload for phases in used_phases for workload in phases.list_workloads(state, registries)]
 
 
 def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:

@@ -246,6 +246,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
 def _get_named_entry(
     source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
+    """Return the entry of this name. Raises KubeconfigProblem without one; `origin` describes the reference."""
     if name not in entries:
         raise KubeconfigProblem(
             f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'

@@ -249,6 +249,7 @@ def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
 
 
 def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
+    """Parse the content of a reality file; an empty one has no objects. Raises ProviderProblem."""
     if not content.strip():
         return {}
     try:

@@ -182,10 +182,8 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}
     chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]  # in order of preference
-    scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
-    for key in chosen_machine.keys:
-        scores[f"machine.{key.rule}"] = key.value
-    return scores
+    rack_scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
+    return rack_scores | {f"machine.{key.rule}": key.value for key in chosen_machine.keys}
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:

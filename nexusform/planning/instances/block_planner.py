@@ -205,12 +205,13 @@ class BlockPlanner:
         decision: ActionDecision,
         deposed: Mapping[str, ObjectState] | None = None,
     ) -> Instance:
+        """Build an instance with this decision from its prior object alone, without evaluated arguments."""
         prior = self.prior.get_object(address)
         return Instance(
-            address,
-            self.request.registries.resource_types[address.type],
-            prior,
-            block,
+            address=address,
+            type=self.request.registries.resource_types[address.type],
+            prior=prior,
+            block=block,
             dependencies=self.prior.get_dependencies(address),
             deposed=deposed or {},
             previous_address=self.prior.previous.get(address),

@@ -159,6 +159,7 @@ def _move_problem_to_call(
 def _check_conditions_of_resources(
     instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
 ) -> Iterator[ConditionResults]:
+    """Yield the results of pre- and postconditions of data blocks and (by `modes`) resources, per instance."""
     for block in instance.module.resources.values():
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
             # Problems with the repetition were reported when the block was read: this copy drops them.
@@ -178,6 +179,7 @@ def _check_conditions_of_resources(
 def _check_output_preconditions(
     instance: ModuleInstance, evaluation: Evaluation, names: Iterable[str]
 ) -> Iterator[ConditionResults]:
+    """Yield the results of the preconditions of these outputs of a module instance."""
     scope = evaluation.build_scope(instance)
     for name in names:
         output = instance.module.outputs[name]

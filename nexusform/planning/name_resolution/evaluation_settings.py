@@ -72,6 +72,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
     def read_data(
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
     ) -> tuple[DataResult | None, list[Diagnostic]]:
+        """Return the result of a data block, None on errors; `reads` records everything it reads."""
         source = registries.data_sources[block.type]
         override = _find_data_override(source, arguments, address, request)
         if override is not None:  # it replaces reading

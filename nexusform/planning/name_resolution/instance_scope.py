@@ -209,6 +209,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
 
 
 def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve path.module, path.root or path.cwd: a directory."""
     settings = scope.names.settings
     texts = {
         "module": scope.instance.module.directory,
@@ -231,6 +232,7 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve each.key or each.value; unknown outside of a block with for_each."""
     name, repetition = _get_first_name(traversal), scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return build_string(repetition.key), 1, []

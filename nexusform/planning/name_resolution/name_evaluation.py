@@ -316,7 +316,7 @@ class Evaluation:
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """Return all outputs of all instances of a call: an object, a tuple or an object by key; unknown on errors."""
         expansion = self.get_module_expansion(parent, call)
-        if not expansion.shape or expansion.unknown:
+        if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
             return build_unknown(DYNAMIC)
         if expansion.shape == DISABLED:
             return NULL
@@ -328,8 +328,8 @@ class Evaluation:
         return build_object({str(key): self._build_module_output_object(parent, call, key) for key in keys})
 
     def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
+        """Return the outputs of one module instance as an object; unknown for an unreadable module (reported)."""
         instance = self.find_module_instance(parent, call.name, key)
-        # An unreadable module has no further diagnostics.
         if instance is None or not call.module.directory:
             return build_unknown(DYNAMIC)
         return build_object({name: self.get_output(instance, name) for name in call.module.outputs})
@@ -344,7 +344,7 @@ class Evaluation:
         return view
 
     def get_resource_view(self, address: Address) -> ResourceView:
-        """Return the view that holds the instances of an address's block, created if missing."""
+        """Return the view of the instances of an address's block, created in the shape of its key if missing."""
         key = (address.module, address.mode, address.type, address.name)
         view = self.resources.get(key)
         if view is None or not view.shape:
@@ -353,7 +353,7 @@ class Evaluation:
         return view
 
     def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Read the data block: a view per instance, without one if its arguments have errors."""
+        """Read the data block: a view per instance, unknown if it cannot be read; without instances on errors."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         prepared = self.settings.get_body(block)

@@ -171,9 +171,7 @@ class _StateMover:
         """Return the instances under their new addresses: unchanged ones, then moved ones."""
         moved = set(self.origins.values())
         after = {address: instance for address, instance in before.items() if address not in moved}
-        for new in sorted(self.origins, key=compute_address_order):
-            after[new] = before[self.origins[new]]
-        return after
+        return after | {new: before[self.origins[new]] for new in sorted(self.origins, key=compute_address_order)}
 
     def list_problems(self) -> list[Diagnostic]:
         """Return a warning for each rejected move."""

@@ -147,10 +147,7 @@ class _Reachability:
 
     def find_reachable_blocks(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
         """Return the resource blocks of these nodes, or reachable from them."""
-        blocks: set[ConfigAddress] = set()
-        for node in nodes:
-            blocks |= self._find_reachable_resources(node)
-        return blocks
+        return set[ConfigAddress]().union(*map(self._find_reachable_resources, nodes))
 
     def _find_reachable_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
         """Return the resource blocks reachable from a node; a stack, not recursion, allows long chains of locals."""

@@ -219,6 +219,7 @@ def split_object_address(text: str) -> tuple[str, str]:
 def _parse_patterns(
     option: str, texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
 ) -> list[AddressPattern]:
+    """Parse the addresses of an option; invalid ones are reported in `problems`."""
     patterns = []
     for text in texts:
         try:

@@ -290,6 +290,7 @@ def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Plac
 
 
 def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
+    """Return the location of a member as far as the rule compares it: its site, rack or machine."""
     if scope == "site":
         return member.site_id, "", ""
     return member.site_id, placement.rack, placement.machine if scope == "machine" else ""

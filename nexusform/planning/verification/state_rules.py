@@ -111,7 +111,7 @@ def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, Si
 
 
 def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[str, list[_ExistingVm]]:
-    """Place all VMs on their machines and return them by site id."""
+    """Place all VMs with a pool and an existing machine on their sites, and return them by site id."""
     by_site: dict[str, list[_ExistingVm]] = {}
     for vms in objects:
         request = vms.request.demand
@@ -123,7 +123,7 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
             pool = pools.get(vm.pool)
             if pool is None or vm.placement.machine not in site.machines:
                 continue
-            hints = tuple(hint for hint in pool.constraints.hints if hint.racks)
+            hints = tuple(hint for hint in pool.constraints.hints if hint.racks)  # those with a located target
             constraints = replace(pool.constraints, hints=hints)
             demand = build_demand(request, replace(pool, constraints=constraints), vm.number)
             handle = site.scheduler.add_existing(demand.vm, demand.sku, vm.placement)

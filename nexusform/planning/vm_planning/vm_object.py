@@ -265,10 +265,7 @@ class VmObject(Struct):
 
     def list_placed_vms(self) -> list[PlacedVm]:
         """Return every VM after the plan, pools in order, numbers ascending."""
-        vms: list[PlacedVm] = []
-        for pool in self.pools:
-            vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
-        return vms
+        return [self.placements.vms[key] for pool in self.pools for key in pool.keys if key in self.placements.vms]
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; with an unknown demand all prior VMs."""

@@ -137,6 +137,7 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
+        """Add the node of a new content; it counts as a use of each of its parts."""
         for part in parts:
             if part.__class__ is _SharedNode:
                 part.uses += 1
