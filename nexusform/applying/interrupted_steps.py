@@ -91,10 +91,10 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     if target is not None and intent.kind != StepKind.CREATE:
         attributes = target.attributes
     return ReadRequest(
-        ObjectKey(intent.key_type, intent.key_id, intent.creation),
-        attributes,
-        str(intent.address),
-        planned,
+        key=ObjectKey(intent.key_type, intent.key_id, intent.creation),
+        attributes=attributes,
+        address=str(intent.address),
+        planned=planned,
         unfinished_change=get_failed_change(target),
         is_being_deleted=intent.kind == StepKind.DELETE,
     )

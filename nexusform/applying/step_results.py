@@ -106,7 +106,7 @@ class StepResult(Struct, frozen=True):
     predictions: tuple[VerifiedPrediction, ...] = ()
 
     def update_locations(self, locations: MachineLocations) -> StepResult:
-        """Return the result with the racks and zones of machines predicted differently."""
+        """Return the result with the current racks and zones of its machines, after a prediction was wrong."""
         current = get_current_object(self.instance)
         if current is None:
             return self

@@ -290,7 +290,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
     rejection = check_plain_credentials(account.server) if account.user else ""
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
-    user_entry = {key: value for key, value in account.user.items() if key != "exec"}
+    user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
     needs_tls = not account.server.startswith("http:") or any(
         name.startswith(("certificate", "client", "proxy")) for name in (*account.cluster, *account.user)
     )

@@ -161,7 +161,7 @@ class Reality:
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
 
     def _rewrite_file(self) -> None:
-        """Write the whole file atomically, then delete the log."""
+        """Write the whole file atomically, then delete the log. Raises ProviderProblem if the file is not written."""
         self._reject_concurrent_file_change()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ class Reality:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
-        """Return the objects, read once: the file, then the log."""
+        """Return the objects, read once: the file, then changes of an interrupted run in the log."""
         if self._objects is None:
             self._known_marks = self._read_file_identities()
             objects = _parse_objects(_read_reality_file(self._path), self._path)

@@ -111,7 +111,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         private=_select_private_note_after_plan(instance),
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
-    if not is_removed:
+    if not is_removed:  # the object exists after the plan
         change = replace(
             change,
             creation=creation or instance.prior_creation,
@@ -210,7 +210,7 @@ def _evaluate_prevent_destroy(
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Return errors for two objects of one type with the same id, which providers cannot distinguish."""
+    """Return errors for objects of one type with the same id: providers cannot distinguish these."""
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():

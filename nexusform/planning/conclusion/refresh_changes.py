@@ -59,7 +59,7 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
-    """Yield warnings for objects with a change that failed or is in progress since an earlier apply."""
+    """Yield a warning for each object with a change of an earlier apply, failed or still in progress."""
     for address, current in _sort_objects(prior.instances):
         unfinished = get_mapping(current.private, UNFINISHED_KEY)
         if unfinished:

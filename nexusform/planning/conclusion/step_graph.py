@@ -323,8 +323,10 @@ def _find_machine_successions(
     owners: Mapping[tuple[str, str, int | str], Address],
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
-    """Yield the owners of rolling VMs that left a machine, with the objects placed on it after that."""
-    owners_rolled_off: dict[str, set[Address]] = {}  # owners of VMs that rolled off, by machine
+    """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
+    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle (see `_map_placed_vms`).
+    """
+    owners_rolled_off: dict[str, set[Address]] = {}  # objects of released VMs, by machine
     for operation in site.operations:
         if not isinstance(operation, ReleaseOperation):
             if operation.token in placed_vms:

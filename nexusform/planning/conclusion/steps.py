@@ -198,7 +198,7 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Let creates and updates wait for used objects; destroys wait for former users. The order of a domain wins."""
+    """Let creates and updates wait for used objects, destroys for former users, unless a domain orders otherwise."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:

@@ -116,9 +116,9 @@ def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
+    """Yield rows of the VMs placed by this plan or observed elsewhere; with `everything` also of unchanged ones."""
     demand = vms.request.demand
-    if demand is None:
+    if demand is None:  # removed, or unknown
         return
     site_certainty = certainty.get(demand.site_id)
     for pool in demand.pools:

@@ -19,7 +19,7 @@ from nexusform.resources.address import Address, AddressPattern, ModulePath, Mod
 
 
 def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of moved blocks. Unknown keys are skipped."""
+    """Return the problems of `moved` blocks; cycles only without other problems. Unknown instance keys are skipped."""
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
     if not statements:
@@ -148,7 +148,7 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
 
 
 def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
-    """Yield an error for each removed block of a declared object."""
+    """Yield an error for each `removed` block with a resource or module still declared in the configuration."""
     for module in iterate_modules(configuration.root):
         for removed in module.removed_blocks:
             declared = _find_declared_block(module, removed.source)

@@ -91,8 +91,8 @@ def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], e
 
 
 def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputChanges:
-    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output that
-    depends on a missing object keeps its value, or stays without one.
+    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output depending on a
+    missing object is unknown: it keeps its value in state, or stays without one.
     """
     before, declared = request.state.outputs, request.configuration.root.outputs
     changes: list[OutputChange] = []
@@ -130,7 +130,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
         return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
     if value.has_ephemeral:
         return check_ephemeral_output(output, value)
-    if output.sensitive or not value.has_marks:
+    if output.sensitive or not value.has_marks:  # declared, or not sensitive
         return []
     return [
         build_error(

@@ -194,7 +194,7 @@ class FileReadRecorder:
 def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
-    """Return the values that override a data block, None if it must be read."""
+    """Return the values of the first matching override of a data block, else as configured; None if it must be read."""
     if not request.data_overrides:
         return None
     block = parse_address(address)
@@ -251,7 +251,7 @@ def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody
 
 
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
-    """Return the managed names as in inventories: clusters, VMs, and `<cluster>/<pool>`."""
+    """Return the names managed in state, as in inventories: clusters, VMs, and separate pools as `<cluster>/<pool>`."""
     names = set()
     for address, current in state.list_current_objects():
         resource_type = request.registries.resource_types.get(address.type)

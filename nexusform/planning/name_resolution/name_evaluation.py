@@ -109,7 +109,7 @@ class Evaluation:
     # --- modules ---
 
     def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
-        """Return the instances of a module by its static path, in order of their keys."""
+        """Return the instances of a module by its static path (names without keys), in order of their keys."""
         instances = self._modules.get(path)
         if instances is None:
             instances = []
@@ -190,7 +190,7 @@ class Evaluation:
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._evaluate_variable_value(instance, declared)
-            self._cache[key] = value.add_marks(declared.marks)
+            self._cache[key] = value.add_marks(declared.marks)  # validation rules refer to it
             try:
                 is_valid = self._is_valid_variable(instance, declared)
             except _MaximumDepthExceeded:
@@ -206,7 +206,7 @@ class Evaluation:
         scope = self.build_scope(instance)
         for validation in declared.validations if self.settings.validates_variables else ():
             value = self.evaluate_expression(validation.condition, scope)
-            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):
+            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false
                 return False
         return True
 
@@ -428,7 +428,7 @@ def convert_output(output: Output, value: Value) -> tuple[Value, list[Diagnostic
 
 
 def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of an output with a value unlike its declaration."""
+    """Return the error of an output if only its value or only its declaration is ephemeral."""
     if value.has_ephemeral and not output.ephemeral:
         detail = (
             f'The value of output "{output.name}" is derived from an ephemeral value. Add ephemeral = true to an '

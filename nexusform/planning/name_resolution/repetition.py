@@ -100,7 +100,7 @@ def _expand_count(
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
     if not value.is_known:
-        return BlockExpansion(LIST, (), "count"), []
+        return BlockExpansion(LIST, (), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
     number = _convert_to_finite_number(convert_to_plain(value)[0])
@@ -131,7 +131,7 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 def _expand_for_each(
     expression: Expression, value: Value, header: str
 ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a for_each into instances in the order of their keys; None if it is invalid."""
+    """Expand a for_each into instances by key, in byte order; None if it is invalid. Sensitive values are allowed."""
 
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
@@ -142,7 +142,7 @@ def _expand_for_each(
     if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
-        return BlockExpansion(MAP, (), "for_each"), []
+        return BlockExpansion(MAP, (), unknown="for_each"), []
     if value.is_null:
         return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
@@ -150,7 +150,7 @@ def _expand_for_each(
         return BlockExpansion(MAP, tuple(RepetitionData(key, element) for key, element in items)), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
-            return BlockExpansion(MAP, (), "for_each"), []
+            return BlockExpansion(MAP, (), unknown="for_each"), []
         if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
         keys = sorted((element.raw for element in value.raw), key=str.encode)
@@ -173,7 +173,7 @@ class InstanceView(Struct):
     _value: Value | None = None
 
     def get_value(self) -> Value:
-        """Return the whole object."""
+        """Return the whole object as a value, with derived attributes; unknown without attributes."""
         if self._value is None:
             kind = compute_implied_type(self.schema)
             if self.attributes is None:

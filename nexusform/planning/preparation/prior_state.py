@@ -87,7 +87,7 @@ def build_prior_state(request: PlanRequest) -> PriorState:
 
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
-    """Return the prior state without objects to import that are outside the selection."""
+    """Return the prior state without the objects to import outside the selection (-target, -exclude)."""
     excluded = [address for address in prior.imports if not selection.has(address)]
     if not excluded:
         return prior
@@ -164,7 +164,7 @@ def _iterate_requested_imports(
 def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
     """Return the id requested by an import block; None if invalid, with an error in `problems`."""
     value = scope.names.evaluate_expression(block.id, scope)
-    if value is None:
+    if value is None:  # its errors are diagnostics of the evaluation
         return None
     plain = convert_to_plain(value)[0]
     if not value.is_known:

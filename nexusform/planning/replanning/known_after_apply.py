@@ -329,7 +329,7 @@ class _FinalOutputs(Struct):
 def _evaluate_conditions_after_apply(
     plan: Plan, request: PlanRequest, evaluation: Evaluation
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
-    """Return the conditions against current objects, and the problems of those with a new status."""
+    """Return the results of the plan's conditions with current objects, and the problems of those with a new status."""
     planned = {(check.kind, check.address): check for check in plan.checks}
     current_checks: dict[tuple[str, str], CheckResult] = {}
     problems: list[Diagnostic] = []

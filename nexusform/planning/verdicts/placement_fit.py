@@ -73,8 +73,8 @@ class PlacementFitFailures(Struct, frozen=True):
 def collect_fit_failures(
     objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
 ) -> PlacementFitFailures:
-    """Return one error per pool that does not fit, and a warning for each pinned VM that does not. `outside_targets`
-    are the racks and machines outside the selection, `forgotten_hosts` those that the plan forgets.
+    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by the rule.
+    `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those forgotten by the plan.
     """
     hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
@@ -307,7 +307,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the machines with a cell that has fewer VFs than its VMs use."""
+    """Return those of the machines with a NUMA cell with fewer VFs than its VMs use, in the order of the site."""
     used_vfs: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:

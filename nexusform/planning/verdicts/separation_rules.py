@@ -220,7 +220,9 @@ def _build_groups(
 def _iterate_group_members(
     values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
 ) -> Iterator[GroupMember]:
-    """Yield the members of a group: clusters, pools, and selected pods."""
+    """Yield the members of a group: clusters, pools (VMs listed twice count once), and selected pods. Unknown ids are
+    added to `problems`.
+    """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
         if cluster_id not in member_index.clusters:
@@ -239,7 +241,7 @@ def _iterate_group_members(
                     "unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools)
                 )
             )
-            continue
+            continue  # the rule is not evaluated then
         yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
     selector = values.get("workload_selector")
     if isinstance(selector, Mapping):
@@ -368,11 +370,10 @@ def format_verdict(verdict: SeparationVerdict) -> str:
 
 
 def _format_frequency(verdict: SeparationVerdict) -> str:
+    """Format the frequency of a violated rule: it never holds, or only in some samples."""
     if verdict.satisfied == "never":
-        sample_text = (
-            f", neither in the plan nor in any of {verdict.sample_count:,} samples" if verdict.sample_count else ""
-        )
-        return f"does not hold{sample_text}"
+        samples = f"{verdict.sample_count:,} samples"
+        return "does not hold" + (f", neither in the plan nor in any of {samples}" if verdict.sample_count else "")
     return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
 
 

@@ -250,8 +250,8 @@ def _format_lost_vms_error(
 
 
 def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequence[str]]) -> str:
-    """Format the resource, its change and the affected VMs."""
-    verb = "loses machines"
+    """Format the resource, its change and the affected VMs; `lost_names` are their names by object."""
+    verb = "loses machines"  # an updated rack
     if instance.action is Action.FORGET:
         verb = "is forgotten"
     elif instance.is_removed:

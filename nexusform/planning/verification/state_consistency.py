@@ -74,7 +74,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 
 
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
-    """Return a warning per referenced block without objects in state. The block may have no instance."""
+    """Return a warning per block in recorded dependencies without objects in state (it may have no instance)."""
     blocks = {str(address.config_address) for address in state.instances}
     dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
     dependents_by_block = index_owners(dependencies)
@@ -90,7 +90,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 
 
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
-    """Return a warning about VMs on machines that no resource in state offers."""
+    """Return one warning about all VMs on machines not offered by any resource in state; [] without such VMs."""
     machines = index_state_machines(state, types)
     missing: dict[str, list[str]] = {}
     for state_vm in _iterate_vms(state, types):
@@ -182,9 +182,8 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
             yield f"{state_vm.display_name} exists twice: also in {same_name.address}."
         same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
         if same_number is not state_vm:
-            yield (
-                f"{same_number.display_name} and {state_vm.display_name} have the same number in one pool, {vm.number}."
-            )
+            names_of_both = f"{same_number.display_name} and {state_vm.display_name}"
+            yield f"{names_of_both} have the same number in one pool, {vm.number}."
 
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:

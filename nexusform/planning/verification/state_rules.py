@@ -36,14 +36,14 @@ _MAXIMUM_NAMED: Final = 5
 
 
 def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagnostic]:
-    """Return a warning for each rule violated by the current state."""
+    """Return a warning for each rule violated by the current state: placement filters, groups and separation."""
     types = registries.resource_types
     instances = []
     objects: dict[Address, VmObject] = {}
     families: dict[Address, VmHandlers] = {}
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
-        if resource_type is None:
+        if resource_type is None:  # a type of another version
             continue
         attributes = dict(current.attributes)
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
@@ -159,9 +159,9 @@ def _check_separation(
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
     pods = list_workloads(state, registries) if selects_pods else []
-    verdicts = evaluate_rules(rules.values(), objects, {}, {}, pods)
+    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)
     for problem in verdicts.diagnostics:
-        if problem.id != SEPARATION_VIOLATED:
+        if problem.id != SEPARATION_VIOLATED:  # violations have another text for a state, below
             yield replace(problem, severity=Severity.WARNING)
     for verdict in verdicts.verdicts:
         if verdict.violations:

@@ -141,7 +141,7 @@ class SitePlan(Struct):
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
-            return None
+            return None  # the caller places it by the rule
         new_placement = refresh_rack_and_zone(machine, placement)
         if not (is_unchanged and self.recreated_machines[machine.name].has_same_hardware):
             if self.scheduler.find_rejection(machine.name, demand):

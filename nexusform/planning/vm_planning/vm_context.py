@@ -343,7 +343,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
     remaining = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None and _is_remaining(vms)]
     for vms, prior in remaining:
-        if before[prior.owner] != 1:
+        if before[prior.owner] != 1:  # another System pool stays meanwhile, or there was none
             continue
         requested_pools = index_pools(vms.pools)
         for pool in prior.pools:

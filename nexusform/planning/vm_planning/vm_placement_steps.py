@@ -121,7 +121,7 @@ def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[
 
 
 def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
-    """Update the VFs used by unchanged VMs to those of their pool."""
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
     if vms.request.demand is None:
         return
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}

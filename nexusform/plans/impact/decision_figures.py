@@ -105,10 +105,10 @@ class PlanDecisionSummary(Struct, frozen=True):
 def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan. Linear in the number of its rows."""
     lacks_data = has_unknown_capacity(plan)
-    # The result of every cluster with VMs after the plan: the worst over its VM SKUs.
+    # The surge capacity of every cluster (site, name) after the plan: the worst result over its VM SKUs.
     results: dict[tuple[str, str], str] = {}
     for row in plan.capacity:
-        if row.after is None:
+        if row.after is None:  # the plan removes the site
             continue
         for cluster in row.after.clusters:
             results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)

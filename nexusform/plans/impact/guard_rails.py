@@ -78,7 +78,7 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
             continue
         if limit.name in limits:
             mistakes.append(f'"{limit.name}" is given twice.')
-        limits[limit.name] = limit
+        limits[limit.name] = limit  # in the order of the text
     if mistakes:
         raise ValueError("\n".join(mistakes))
     if not limits:
@@ -143,7 +143,7 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     limit_text = format_limit(limit.name, limit.value)
     _, _, maximum = limit_text.partition(":")
     allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
-    text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text
+    text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text  # no name
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
@@ -243,7 +243,7 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the bindings with pods unable to run on their cluster, also with more nodes."""
+    """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
     selected = [row for row in plan.feasibility if row.is_selected]
     rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)

@@ -224,7 +224,7 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause; pods without a node get one per state."""
+    """Format objects of all kinds with one effect as one clause; waiting and lost ones get one per kind and state."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
     if effect is Effect.LOST:

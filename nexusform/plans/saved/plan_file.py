@@ -203,7 +203,7 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
     try:
         signature = json_codec.parse_json(content)
     except json_codec.JsonProblem:
-        signature = None
+        signature = None  # rejected below
     if not isinstance(signature, dict):
         raise _build_damaged_file_error(name, "Its signature was not written by nexusform.")
     return signature
@@ -354,7 +354,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
-        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)
+        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)  # label: the name of the member
         if index.offset + len(head) + label_size + content_size > size:
             raise CorruptArchiveError
         label = file.read(label_size)

@@ -83,7 +83,7 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
     unknown = columns.keys() - {field.name for field in fields}
     if unknown:
         raise ConversionProblem(("columns",), f'"{min(unknown)}" is not known here')
-    if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):
+    if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
     return tuple([kind(*row) for row in zip(*values, strict=False)])
@@ -194,7 +194,7 @@ def _build_enum_shape(kind: type[Enum]) -> Shape:
             raise ConversionProblem((), f"one of {', '.join(members)} expected")
         return members[data]
 
-    return Shape(lambda member: member.value, read)
+    return Shape(write=lambda member: member.value, read=read)
 
 
 def _build_address_shape() -> Shape:
@@ -331,7 +331,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         data = {}
         for name, write_field, default in writers:
             value = getattr(record, name)
-            if value is default or (value == default and value.__class__ is default.__class__):
+            if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
                 continue
             data[name] = value if write_field is None else write_field(value)
         return data
@@ -432,7 +432,7 @@ def _build_shape_of_annotation(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape of a union: scalars, or one type or null. Raises ValueError for others."""
+    """Build the shape of a union of scalars, or of one type and None. Raises ValueError for others."""
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)

@@ -226,7 +226,7 @@ def count_nodes(
     claims: dict[str, ClaimDemand] = {}
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
-        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
+        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)  # pools are upgraded one by one
         claim = claims_by_cluster.get(owner.cluster_id)
         if claim is not None:
             claims[owner.cluster] = claim
@@ -325,9 +325,8 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
     """Compute the address pools of load balancers. No Azure response lists the services with an address."""
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
-            yield SiteResourceCapacity(
-                "", "", SiteResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses
-            )
+            name, kind = f"{cluster.cluster}/{pool}", SiteResourceKind.BALANCER_ADDRESSES
+            yield SiteResourceCapacity(site_id="", site="", kind=kind, name=name, total=addresses)
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
@@ -354,12 +353,12 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Compute the storage of pods and volumes against all appliances, if workloads are known."""
+    """Compute the storage of pods and volumes against all appliances; unknown (None) without any known workload."""
     claims = {**before.claims, **after.claims}
-    unknown = [cluster for cluster in after.counts if cluster not in claims]
-    unsized = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
-    notes = [f"not of {format_first_items(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
-    notes += [f"{unsized[0]} has no size"] if unsized else []
+    unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
+    unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
+    notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
+    notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
     return SiteResourceCapacity(
         site_id="",
@@ -406,7 +405,7 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     scarcest = min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # A network with unknown use is no evidence about nodes.
+    # A network with a known total but unknown use counts only without any known row: it may have no nodes.
     unknown = [row for row in of_kind if row.free is None and (row.total is None or not known)]
     return unknown[0] if unknown else scarcest
 
