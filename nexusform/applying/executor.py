@@ -286,7 +286,7 @@ class _PlanExecution:
         free_slots = self._depth + idle_count - self._workers.running_count
         while self._graph.ready and len(calls) < free_slots and self._may_start_step():
             step = self._steps[heappop(self._graph.ready)]
-            if step.kind is StepKind.GATE:
+            if step.kind is StepKind.GATE:  # all steps it represents are done
                 self._graph.complete_step(step.id)
                 continue
             change = self._plan.changes[step.change]

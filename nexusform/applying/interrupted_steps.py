@@ -56,12 +56,12 @@ def recover_step_outcomes(
         # outcome builds on the first, because an outcome contains the complete instance at its address.
         before = instances.get(intent.address, open_intent.prior)
         instance = _build_instance_as_read(intent, before, answers[number].attributes)
-        if not intent.deposed:
+        if not intent.deposed:  # the note belongs to the current object
             instance = _merge_provider_note(instance, intent, answers[number])
         instances[intent.address] = instance
         step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP  # NO_STEP: not done
         outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
-        if step == NO_STEP and intent.number != NO_STEP:
+        if step == NO_STEP and intent.number != NO_STEP:  # the next apply repeats or continues the step
             outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
     return outcomes
 

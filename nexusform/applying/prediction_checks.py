@@ -181,7 +181,7 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
         name = str(prediction.path[-2] if len(prediction.path) > 1 else attributes.get("name"))
         machine = get_mapping(attributes, *prediction.path[:-1]).get("machine")
         tied = tied_machines.get((prediction.address, name), ())
-        if machine in tied and isinstance(prediction.predicted, str):
+        if machine in tied and isinstance(prediction.predicted, str):  # a name, not cells
             ties.append(prediction)
     return ties
 
@@ -207,20 +207,21 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
     if len(observed) == len(predictions):
         counts = Counter(placement.rack for _, placement in observed)
         predicted_counts = Counter(prediction.rack for prediction in predictions)
-        last_by_rack = {prediction.rack: prediction for prediction in predictions}
+        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have its certainty
         for rack, number in predicted_counts.items():
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
-            measured = certainty.measured[2] if certainty.measured else None
+            _, _, measured = certainty.measured or (None, None, None)  # of rack, machine and rack count
+            _, _, tied_count = certainty.tied
             is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
             text = (
                 f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
                 f"with certainty on rack {rack}, but {observed_count} "
                 f"{select_word_form(observed_count, 'runs', 'run')} there"
             )
-            chance = 1 / max(certainty.tied[2], 1)
+            is_correct, chance = observed_count == number, 1 / max(tied_count, 1)
             yield VerifiedPrediction(
-                COUNT_PREDICTION, certainty.rack_count, chance, observed_count == number, measured, is_certain, text
+                COUNT_PREDICTION, certainty.rack_count, chance, is_correct, measured, is_certain, text
             )
 
 

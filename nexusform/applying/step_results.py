@@ -139,6 +139,7 @@ def build_answer_result(
         updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
         disagreement = disagreement or get_text(answer.unfinished_change, "words")
+    # Without a difference from the plan, report certain predictions found wrong by the provider.
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, (), text=prediction.text)
         for prediction in answer.verified_predictions

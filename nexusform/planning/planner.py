@@ -211,19 +211,25 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     if not blocks.selection.is_partial:
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
     return PlacementPhasesResult(
-        placed_evaluation,
-        context.sites,
-        vms.objects,
-        context.prior_context,
-        contributions,
+        evaluation=placed_evaluation,
+        sites=context.sites,
+        vms=vms.objects,
+        prior_context=context.prior_context,
+        contributions=contributions,
         diagnostics=(*orphans.diagnostics, *context.diagnostics),
         phase_diagnostics=(*vms.diagnostics, *collect_diagnostics(contributions)),
     )
 
 
 def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
-    """Destroy the selection and its dependents without planning."""
-    vms, before = plan_destroy(blocks)
+    """Destroy the selection and its dependents: nothing is evaluated or placed."""
+    vms, prior_context = plan_destroy(blocks)
     contributions = plan_domain_removals(blocks, vms.values())
-    phase_diagnostics = tuple(collect_diagnostics(contributions))
-    return PlacementPhasesResult(evaluation, {}, vms, before, contributions, phase_diagnostics=phase_diagnostics)
+    return PlacementPhasesResult(
+        evaluation=evaluation,
+        sites={},
+        vms=vms,
+        prior_context=prior_context,
+        contributions=contributions,
+        phase_diagnostics=tuple(collect_diagnostics(contributions)),
+    )

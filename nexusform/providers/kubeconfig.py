@@ -135,7 +135,7 @@ TRUSTED: Final = KubeconfigTrust()
 
 
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
-    """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
+    """Read a context of the files, "" for the current one; the first entry of a name wins. Raises KubeconfigProblem."""
     _require_lightkube()
     source = format_list(list(map(str, paths)))
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
@@ -157,7 +157,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
     account = KubernetesAccount(source, cluster, user, user_name, current)
     untrusted_paths = [path for path in paths if is_untrusted_path(path, trust.confinement)]
-    if untrusted_paths:
+    if untrusted_paths:  # in the work tree of a sandboxed run
         _check_untrusted_account(untrusted_paths, account, trust)
     else:
         _reject_files_in_work_tree(account, trust.confinement)

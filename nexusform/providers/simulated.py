@@ -84,7 +84,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     if operation not in OPERATIONS:
         raise ProviderProblem(f'fault: operation must be one of {", ".join(OPERATIONS)}, not "{operation}".')
     address = str(block["address"])
-    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)
+    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)  # * is a wildcard
     times = block.get("times")
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):

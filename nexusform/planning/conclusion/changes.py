@@ -45,7 +45,7 @@ def build_changes(
         if instance.prior is None and instance.planned is None:  # invalid, or with deposed objects only
             continue
         is_created = instance.action in _CREATE_ACTIONS
-        last_number += is_created
+        last_number += is_created  # True adds 1
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
         problems += _check_kept_object(instance)

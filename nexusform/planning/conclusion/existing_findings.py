@@ -54,7 +54,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
             addresses.add(str(pool.address))
             if (site.id, pool.cluster) in new_shortages:
                 caused_by_plan.add(str(pool.address))
-    existing_addresses = {
+    existing_addresses = {  # by kind: a finding of the kind at one of these addresses existed before
         "no-surge-capacity": frozenset(addresses - caused_by_plan),
         "shared-machine": select_without_new_sharing(plan.sites),
     }

@@ -42,11 +42,8 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 continue
             available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
             reason = f"is in the state {state}" if state else "is not on this site"
-            remedy = (
-                f"Usable networks: {format_first_items(available, _MAX_NAMES)}."
-                if available
-                else "No network is usable."
-            )
+            names = format_first_items(available, _MAX_NAMES)
+            remedy = f"Usable networks: {names}." if available else "No network is usable."
             detail = (
                 f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
                 "Create the network first, or set another one."
@@ -67,7 +64,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
                 uses_networks = True
                 unlisted_types |= {match[1]} - set(networks.types)
     yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
-    if uses_networks:
+    if uses_networks:  # no export contains these facts, nor the next ones
         yield "isolation domains and their racks"
     if uses_hugepages:
         yield "hugepages of machines"

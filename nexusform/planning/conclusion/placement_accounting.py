@@ -50,19 +50,19 @@ def compute_totals(
     totals_by_kind: dict[str, Counter[str]] = {}  # counts by kind, and by field of PlacementTotal
     mistakes: list[str] = []
     for change in changes:
-        kind_of_type = types.get(change.address.type)
-        if change.deposed or kind_of_type is None:
+        resource_type = types.get(change.address.type)
+        if change.deposed or resource_type is None:  # a deposed object has no VMs to account for
             continue
-        for kind in list_placement_kinds(kind_of_type):
+        for kind in list_placement_kinds(resource_type):
             own_rows = rows_of.pop((change.address, kind), [])
             totals_of_kind = totals_by_kind.setdefault(kind, Counter())
             attributes_before = change.before
             if observed_attributes is not None and KINDS[kind].is_observable:
                 attributes_before = observed_attributes.get(change.address, attributes_before)
-            before = collect_names(kind, kind_of_type, attributes_before)
-            mistakes += _add_object_to_totals(totals_of_kind, change, kind, kind_of_type, own_rows, before)
-            if kind_of_type.vms is not None and sites is not None:
-                mistakes += _find_stranded_vms(change, kind_of_type.vms, own_rows, sites)
+            before = collect_names(kind, resource_type, attributes_before)
+            mistakes += _add_object_to_totals(totals_of_kind, change, kind, resource_type, own_rows, before)
+            if resource_type.vms is not None and sites is not None:
+                mistakes += _find_stranded_vms(change, resource_type.vms, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
     totals: list[PlacementTotal] = []
     for kind in sorted(totals_by_kind, key=get_kind_order):

@@ -42,6 +42,7 @@ def build_rename_diagnostics(
             created_by_type[instance.address.type].append(instance)
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
         deleted, created = deleted_by_type[name], created_by_type[name]
+        # A block with prior objects is not new: its new keys are compared with its own removed keys only.
         in_new_blocks = [instance for instance in created if instance.address.config_address not in existing_blocks]
         renamed_blocks = _pair_similar_blocks(deleted, in_new_blocks)
         for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):

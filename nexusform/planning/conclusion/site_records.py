@@ -180,7 +180,7 @@ def compute_headroom(
     for site_id in sorted({*before, *after}):
         side_before, side_after = before.get(site_id), after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
-        site = sides[-1].site
+        site = sides[-1].site  # the one after the plan, if it exists then
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
         for sku in sorted(skus, key=compute_size_key, reverse=True):

@@ -92,12 +92,13 @@ def _replace_write_only(
     notes.refinements = [(path, refinement) for path, refinement in notes.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # so that nothing shows the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."
         )
         exposures.append(Problem((names[0],), "invalid-use-of-ephemeral-value", detail))
+    # With an exposed text, the other problems could quote it.
     return [instance.build_diagnostic(problem) for problem in exposures or problems]
 
 

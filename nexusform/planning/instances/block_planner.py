@@ -402,7 +402,7 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
         return "delete_because_each_key"
     if block.enabled is not None and key is None:
         return "delete_because_enabled_false"
-    return "delete_because_wrong_repetition"
+    return "delete_because_wrong_repetition"  # the block gained, lost or changed its count or for_each
 
 
 def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:

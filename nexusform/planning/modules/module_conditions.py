@@ -145,7 +145,7 @@ def _move_problem_to_call(
     span = problem.subject
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
     call = instance.call
-    call_input = call.inputs.get(variable.name) if call is not None else None
+    call_input = call.inputs.get(variable.name) if call is not None else None  # expression and span
     return build_error(
         problem.id,
         f"{problem.detail}\n\nThis was checked by the validation rule at {rule}.",
@@ -168,7 +168,7 @@ def _check_conditions_of_resources(
             for key, item in evaluation.get_resource(instance, block).items.items():
                 address = Address(instance.path, block.mode, block.type, block.name, key)
                 before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
-                after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)
+                after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)  # with `self`
                 conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
                 conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
                 yield _evaluate_conditions(
@@ -195,10 +195,11 @@ def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Ev
     module = instance
     if check.data is not None:
         block = check.data
+        # Only this check block may refer to its data block.
         resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
         module = replace(instance, module=replace(instance.module, resources=resources))
         inner_evaluation.get_resource(module, check.data)
-    is_unread = has_errors(inner_evaluation.diagnostics)
+    is_unread = has_errors(inner_evaluation.diagnostics)  # of the data block
     subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
     scope = inner_evaluation.build_scope(module)
     results = _evaluate_conditions(

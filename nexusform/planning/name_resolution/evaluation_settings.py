@@ -50,7 +50,7 @@ class PlanClock:
 
 
 def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, state: State) -> EvaluationSettings:
-    """Build the settings of a plan over a state."""
+    """Build the settings of evaluation for a plan over a state; `reads` of the settings records all files read."""
     clock = PlanClock(request.now)
     registries = request.registries
     reads = EvaluationReads()
@@ -80,10 +80,10 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         managed_names = _list_managed_names(request, state)
         files = FileReadRecorder(request.files, reads.data_files)
         context = ReadContext(
-            files,
-            request.now,
-            managed_names,
-            registries.resource_types,
+            files=files,
+            now=request.now,
+            managed_names=managed_names,
+            types=registries.resource_types,
             list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
         )
         if request.read_state is not None:

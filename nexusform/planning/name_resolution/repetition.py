@@ -72,7 +72,7 @@ def expand_repetition(
         return _expand_count(expression, value, header, maximum)
     if expression is for_each:
         return _expand_for_each(expression, value, header)
-    if value.has_ephemeral:
+    if value.has_ephemeral:  # `enabled`: one instance or none
         reason = _EPHEMERAL_REPETITION.format("enabled")
     elif value.has_marks:
         reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
@@ -139,7 +139,7 @@ def _expand_for_each(
     kind = value.type
     if value.is_ephemeral:
         return reject(_EPHEMERAL_REPETITION.format("for_each"))
-    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
+    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):  # elements of a set are keys
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
         return BlockExpansion(MAP, (), unknown="for_each"), []

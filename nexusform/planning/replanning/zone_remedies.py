@@ -276,12 +276,11 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):
         return  # two groups require the same zone
-    total = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
-    ranges = [
-        range(max(len(zone_group.required_zones), zone_group.minimum_count), total + 1) for zone_group in zone_groups
-    ]
-    for sizes in sorted(product(*ranges), key=lambda sizes: (sum(sizes), sizes)):
-        if sum(sizes) > total:
+    zone_count = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
+    minimum_sizes = [max(len(zone_group.required_zones), zone_group.minimum_count) for zone_group in zone_groups]
+    size_ranges = [range(minimum, zone_count + 1) for minimum in minimum_sizes]
+    for sizes in sorted(product(*size_ranges), key=lambda sizes: (sum(sizes), sizes)):
+        if sum(sizes) > zone_count:
             return  # disjoint sets need as many zones, and all later ones need more
         zones = _assign_zones(zone_groups, sizes, set(required_zones))
         if zones is not None:

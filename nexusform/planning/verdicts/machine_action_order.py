@@ -179,7 +179,7 @@ def _find_target_machines(
             assert vms.request.demand is not None
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
             answer = scheduler.place(demand) if not pool.pinned_machine else None
-            machine = answer[1].machine if isinstance(answer, tuple) else ""
+            machine = answer[1].machine if isinstance(answer, tuple) else ""  # handle and placement
             targets.append(EvacuatedVm(vms.placements.vms[key].name, machine))
     return tuple(targets)
 

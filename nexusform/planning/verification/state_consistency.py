@@ -200,18 +200,19 @@ def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dic
 def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StateVm]:
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
-    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
+    context = build_prior_context(prior, skus, types)
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue
         demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
-        if demand is None:
+        if demand is None:  # invalid attributes
             continue
         pools = index_pools(demand.pools)
         for vm in resource_type.vms.list_existing_vms(current.attributes):
             pool = pools.get(vm.pool)
-            is_known = pool is not None or vm.sku_name in context.skus
+            is_known = pool is not None or vm.sku_name in context.skus  # otherwise `find_sku` assumes one
             sku = find_sku(vm, pool, context.skus) if is_known else None
             yield _StateVm(address, demand, vm, sku)
 

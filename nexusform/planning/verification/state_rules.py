@@ -57,7 +57,8 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
             objects[address], families[address] = vms, family
     # Compute the demands; hints see the current locations of their targets.
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
-    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
+    context = build_prior_context(prior, skus, types)
     targets = HintTargets(build_state_inventory(state, types))
     targets.add_objects(objects.values())
     context.find_targets = targets

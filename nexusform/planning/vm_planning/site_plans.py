@@ -246,15 +246,12 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
-    entries = sorted([*site.configured_unmanaged, *observed], key=_build_unmanaged_sort_key)
+
+    def build_sort_key(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
+        return (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
+
+    entries = sorted([*site.configured_unmanaged, *observed], key=build_sort_key)
     return [_place_unmanaged_vm(site, entry) for entry in entries]
-
-
-def _build_unmanaged_sort_key(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
-    """Return a key to sort VMs: first those with known cells, in their order; then by machine and name."""
-    if entry.cell_numbers:
-        return False, "", b""
-    return True, entry.machine, entry.name.encode()
 
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
@@ -390,7 +387,7 @@ def build_inventory(
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
     inventory = PlanInventory()
     known = [(types[address.type], address, values) for address, values in objects if address.type in types]
-    for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):
+    for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):  # sites before their racks
         if kind.add_to_inventory is not None:
             kind.add_to_inventory(values, str(address), inventory)
     return inventory

@@ -121,7 +121,7 @@ class _VmPlanner:
         """
         early_instances: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
-            if not evaluation.has_known_modules(block.address.module):
+            if not evaluation.has_known_modules(block.address.module):  # count or for_each of a module is unknown
                 continue
             # Only problems of count and for_each are reported from this pass: these are not evaluated again,
             # unlike modules.

@@ -216,7 +216,7 @@ def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | st
     numbers = list(names)
     for start in range(0, len(numbers), pool.batch_size):
         batch = numbers[start : start + pool.batch_size]
-        if not pool.surge_size:
+        if not pool.surge_size:  # the old VMs make room for the new ones
             for number in batch:
                 _release_vm_capacity(vms, (pool.pool, number))
         for number in batch:

@@ -50,7 +50,7 @@ class DocumentDeduplicator:
         return self.mark + _UNKNOWN
 
     def _write(self, node: _SharedNode) -> None:
-        """Write a value after its parts."""
+        """Set the written form of a value from those of its parts: a value used often becomes a shared one."""
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
         reference = parts if node.keys is None else self._write_object(node.keys, parts)

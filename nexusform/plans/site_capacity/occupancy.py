@@ -220,7 +220,7 @@ def _count_vms(
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
-    vms_after: dict[str, Counter[tuple[str, str]]] = {}
+    vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
     added: dict[str, set[tuple[str, str]]] = {}
     for site in sites:
         for pool in site.pools:
@@ -229,12 +229,9 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
             unchanged = [(site.id, machine) for machine in _list_machine_of_each_vm(pool.unchanged)]
             vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
             added.setdefault(address, set()).update(arrivals)
-    without_sharing = set()
-    for address, machines in added.items():
-        most_on_a_machine = max((vms_after[address][machine] for machine in machines), default=0)
-        if most_on_a_machine <= 1:
-            without_sharing.add(address)
-    return frozenset(without_sharing)
+    return frozenset(
+        address for address, machines in added.items() if all(vms_after[address][machine] <= 1 for machine in machines)
+    )
 
 
 def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:

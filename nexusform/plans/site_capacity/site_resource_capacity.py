@@ -220,7 +220,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count the nodes of pools; `claims_by_cluster` are the claims of pods, by cluster id."""
+    """Count nodes of pools by cluster name. `networks` are their node networks, `claims_by_cluster` by cluster id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
