@@ -245,7 +245,7 @@ def _build_table_row(
         # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
         is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
         pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
-    placed_count = sum(
+    placed_count = sum(  # restored VMs return to their location without a decision
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
     racks_certain = pool_certainty.vms_on_certain_counts

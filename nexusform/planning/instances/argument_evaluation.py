@@ -133,7 +133,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     moved to a block of another name. The block's name is no default if several instances would share it.
     """
     name = instance.type.schema.attributes.get("name")
-    if name is None or arguments.get("name") is not None:
+    if name is None or arguments.get("name") is not None:  # the type has no name, or it is set
         return []
     block = instance.block
     assert block is not None

@@ -38,7 +38,7 @@ class RootOutputChanges(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
-    """Plan the root outputs. With -target or -exclude, those of unselected blocks stay; in a destroy plan, all stay."""
+    """Plan the root outputs. With -target or -exclude, those of unselected blocks stay, and all in a destroy plan."""
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputChanges((), before)
@@ -49,7 +49,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
-        if selected_outputs is not None and name not in selected_outputs:
+        if selected_outputs is not None and name not in selected_outputs:  # None: all are selected
             continue
         value = evaluation.get_output(evaluation.root, name)
         if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):

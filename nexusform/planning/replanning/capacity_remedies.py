@@ -345,9 +345,8 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
     # An upgrade re-places them as well, but batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
-        cost = (
-            f" Other zones re-create the pool: {format_count(concurrent_count, 'node')} down at once, not in batches."
-        )
+        nodes = format_count(concurrent_count, "node")
+        cost = f" Other zones re-create the pool: {nodes} down at once, not in batches."
     return Remedy(
         "zones", f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}", {"zones": data, "replaced_vms": moved_count}
     )

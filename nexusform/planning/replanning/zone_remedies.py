@@ -264,7 +264,7 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
     """Return the number of zones to cover the need, taking the largest first; all of them if they are too small."""
     count = 0
     for amount in sorted(amounts.values(), reverse=True):
-        if need <= 0:
+        if need <= 0:  # covered
             break
         need -= amount
         count += 1

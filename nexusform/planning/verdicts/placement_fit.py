@@ -404,7 +404,7 @@ def measure_site_certainties(
     certainty: dict[str, SiteCertainty] = {}
     active_sites = {site_id: site for site_id, site in sites.items() if site.operations and sample_count}
     for site_id, site in active_sites.items():
-        before, total = len(certainty) * sample_count, len(active_sites) * sample_count
+        before, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
         outcome = repeat_with_samples(
             site.base,
             site.operations,

@@ -143,10 +143,8 @@ def check_lost_forgotten_vms(
             verb = "is re-created"
         elif instance.is_removed:
             verb = "is destroyed"
-        run_verb, removal_clause = (
-            select_word_form(len(names), "runs", "run"),
-            select_word_form(len(names), "It is", "They are"),
-        )
+        run_verb = select_word_form(len(names), "runs", "run")
+        removal_clause = select_word_form(len(names), "It is", "They are")
         text = (
             f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages {run_verb} "
             f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {removal_clause} lost with it. Import them "
