@@ -231,7 +231,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
     """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
     items = document.get(section) or []
     kind = section.removesuffix("s")
-    for number, item in enumerate(items if isinstance(items, list) else (None,)):
+    for number, item in enumerate(items if isinstance(items, list) else (None,)):  # (None,): rejected below
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")

@@ -39,7 +39,7 @@ def build_upgrades(
                 members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
-        _, _, cluster_id = owner.partition(":")
+        _, _, cluster_id = owner.partition(":")  # after the prefix of the owner
         nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = []

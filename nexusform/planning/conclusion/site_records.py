@@ -381,10 +381,10 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
     return PoolVms(
-        first.address,
-        first.cluster,
-        first.vm.pool,
-        first.sku,
+        address=first.address,
+        cluster=first.cluster,
+        pool=first.vm.pool,
+        sku=first.sku,
         unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
         added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),

@@ -121,7 +121,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
         if (block.mode, block.type) != ("managed", type_name):
             continue
         prepared = settings.get_body(block)
-        if prepared is None:
+        if prepared is None:  # an unknown type
             continue
         for instance in evaluation.list_module_instances(path):
             for repetition in evaluation.list_repetitions(instance, block):

@@ -232,7 +232,7 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield state_vm, f"{state_vm.display_name} is recorded twice in one cell."
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
-            yield (state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}.")
+            yield state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
 
 
 def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:

@@ -215,7 +215,7 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a function: whether state contains a machine (site, name) not forgotten by this plan. It loads on first use."""
+    """Return a function: whether state contains a machine (site, name) not forgotten by this plan; lazily indexed."""
 
     @cache
     def list_recorded_machines() -> frozenset[tuple[str, str]]:

@@ -191,7 +191,7 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
     for row in rows:
         owner = (row.kind, row.address, row.pool)  # a placement, or a workload
         removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
-        added_counts[owner] += row.action is PlacementAction.PLACE
+        added_counts[owner] += row.action is PlacementAction.PLACE  # True adds 1
     substitutions: Counter[str] = Counter()
     for (kind, _, _), count in (removed_counts & added_counts).items():
         substitutions[kind] += count
