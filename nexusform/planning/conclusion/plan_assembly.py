@@ -347,11 +347,11 @@ def _collect_upgrades_and_warnings(
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
     """Return the pools to re-create, and the warnings about upgrades blocked by PodDisruptionBudgets."""
     vms = list(vms)
-    if not any(item.request.actions.recreations for item in vms):
+    if not any(vm_object.request.actions.recreations for vm_object in vms):  # no pool is re-created
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions]))
+    upgrades = tuple(build_upgrades(vms, [part.find_disruptions for part in outcome.contributions]))
     return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
 
 

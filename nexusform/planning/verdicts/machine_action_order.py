@@ -258,7 +258,7 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in order, and an error for each one without a safe moment."""
+        """Return the actions in order, and an error for each possible next one if none of these is safe."""
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
@@ -269,7 +269,7 @@ class _SiteActionOrder:
             ready = sorted(independent_actions, key=self._compute_action_rank)
             safe = next((request for request in ready if not self._find_action_obstacle(request)), None)
             if safe is None:
-                return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]
+                return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]  # rejected
             ordered.append(safe)
             remaining.remove(safe)
             if safe.kind.leaves_off:

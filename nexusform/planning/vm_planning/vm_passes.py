@@ -142,7 +142,7 @@ class _VmPlanner:
         for instance in instances:
             if instance.is_configured:
                 diagnostics += self.blocks.evaluate(instance, evaluation)
-                if find_unknown_placement_arguments(instance):
+                if find_unknown_placement_arguments(instance):  # the block waits for pass two
                     return None
                 assert instance.config is not None
                 # Other computed attributes depend on placements.
