@@ -77,12 +77,10 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         override = _find_data_override(source, arguments, address, request)
         if override is not None:  # it replaces reading
             return DataResult(override), []
-        managed_names = _list_managed_names(request, state)
-        files = FileReadRecorder(request.files, reads.data_files)
         context = ReadContext(
-            files=files,
+            files=FileReadRecorder(request.files, reads.data_files),
             now=request.now,
-            managed_names=managed_names,
+            managed_names=_list_managed_names(request, state),
             types=registries.resource_types,
             list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
         )
