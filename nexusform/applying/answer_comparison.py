@@ -45,7 +45,7 @@ def compare_answer(
     observed: Sequence[Path],
     accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
-    """Compare an answer with the plan; `observed` paths are observed, `accepted` ones are no wrong prediction."""
+    """Compare an answer with the plan; `observed` paths were observed, `accepted` ones are no wrong prediction."""
     if not observed and answer == planned:
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
@@ -55,7 +55,7 @@ def compare_answer(
         attribute = _find_attribute(schema, path)
         if attribute is None or not (attribute.observed or attribute.predicted):
             unexpected_paths.append(path)
-        elif not attribute.observed:
+        elif not attribute.observed:  # observed attributes are not predicted
             predicted_paths.append(path)
     observed_predictions = [path for path in observed if _is_predicted_attribute(schema, path)]
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
@@ -79,6 +79,7 @@ class _PredictionCounter(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
+        """Count the prediction of one object (at `entry`): a hit, or the first of its different values as wrong."""
         prediction = get_part(planned, entry)
         if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
             return  # it was not predicted, or known before
@@ -93,7 +94,7 @@ class _PredictionCounter(Struct):
 
 
 def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Return whether a different value was predicted and returned: not a platform name, nor unreported cells."""
+    """Return whether a different value is a wrong prediction: it was predicted, and is no provenance or unread cell."""
     if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
         return False
     return path[-1] not in _CELLS or get_part(answer, path) is not None
@@ -133,7 +134,7 @@ def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema |
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
-    """Return the innermost objects with a provenance around the paths, in first order; else the path itself."""
+    """Return for each path the innermost object with a provenance around it, else the path itself; each once."""
     entries: dict[Path, None] = {}
     for path in paths:
         enclosing = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(get_part(answer, path[:n]))]
@@ -148,7 +149,9 @@ def _has_provenance(value: Any) -> bool:
 def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with observed entries marked; cells of another machine become unknown."""
+    """Return the answer with observed objects marked. For a VM on another machine than planned, cells returned as
+    planned are unknown (None).
+    """
     changed = dict(answer)
     for entry in entries:
         if not _has_provenance(get_part(answer, entry)):

@@ -71,16 +71,17 @@ class ApplyRecorder:
         if step.kind is not StepKind.DELETE:
             # Values known only afterwards are null; resolving an intent takes the attributes from the provider.
             planned = build_object_state(change, replace_unknown(step.attributes))
+        deposed_key = self._find_or_create_deposed_key(call)
         self.add_record(
             Intent(
-                change.address,
-                step.kind.value,
-                call.key.type,
-                call.key.id,
-                call.key.creation,
-                planned,
-                self._find_or_create_deposed_key(call),
-                step.id,
+                address=change.address,
+                kind=step.kind.value,
+                key_type=call.key.type,
+                key_id=call.key.id,
+                creation=call.key.creation,
+                planned=planned,
+                deposed=deposed_key,
+                number=step.id,
             )
         )
 
@@ -118,7 +119,7 @@ class ApplyRecorder:
         self._lines = []
         self.has_written = True
         if isinstance(self._backend, CheckpointBackend) and self._backend.needs_checkpoint():
-            # Servers keep a version per serial: some reject two documents with one serial.
+            # The next document needs another serial: some servers reject two documents with the same.
             state = self.get_state()
             remaining = self._draft.build_unfinished_apply()
             kept_records = self.list_open_intents()
@@ -132,11 +133,11 @@ class ApplyRecorder:
             self.add_record(next_serial)
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
-        """Return the key of the deposed object that a step creates or removes."""
+        """Return the key of the deposed object created or removed by a step, "" for none."""
         if not call.keeps_old:
             return call.deposed
         instance = self._draft.get_instance(call.change.address)
-        if instance is None or instance.current is None:
+        if instance is None or instance.current is None:  # the old object is missing: none becomes deposed
             return ""
         # The key derives from the object, so that the run which resolves this intent uses the same key.
         old = instance.current
@@ -144,19 +145,20 @@ class ApplyRecorder:
 
 
 def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> list[Record]:
-    """Return the records written before any provider call; `plan_digest` is that of the saved plan, or empty."""
+    """Return the records written before any provider call: the start, moves, observed objects, and changes without a
+    provider. `plan_digest` is the digest of the saved plan, "" without one.
+    """
     draft = StateDraft(state)
-    records: list[Record] = [
-        ApplyStart(
-            state.lineage or lineage,
-            state.serial + 1,
-            plan.nexusform_version,
-            plan.catalogue,
-            plan_digest,
-            state.providers,
-        )
-    ]
-    pairs = dict.fromkeys(plan.address_moves)
+    start = ApplyStart(
+        lineage=state.lineage or lineage,
+        serial=state.serial + 1,
+        nexusform_version=plan.nexusform_version,
+        catalogue=plan.catalogue,
+        plan_digest=plan_digest,
+        providers=state.providers,
+    )
+    records: list[Record] = [start]
+    pairs = dict.fromkeys(plan.address_moves)  # old and new address
     for change in plan.changes:
         if change.previous_address:
             pairs[change.previous_address, change.address] = None
@@ -187,7 +189,7 @@ def _get_creation_number(instance: InstanceState | None) -> int:
 
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
     """Return the instance after a change that needs no provider, or None if nothing changes."""
-    if change.deposed:
+    if change.deposed:  # its delete needs the provider
         return None
     current = get_current_object(instance)
     has_other_provider = current is not None and current.provider != get_provider_name(change)
@@ -195,7 +197,7 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
         # An object to replace at once is imported first.
         imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
         return replace_current_object(instance, imported)
-    if current is None or change.action is not Action.NO_OP:
+    if current is None or change.action is not Action.NO_OP:  # its steps record the rest
         return None
     updated = replace(
         current,

@@ -121,6 +121,7 @@ class _ChangeCounts(Struct):
     forgotten: int = 0
 
     def add_step_to_totals(self, step: Step) -> None:
+        """Count a step done, unless it is not a main one: releases and gates have another main step."""
         if not step.main:
             return
         if step.kind is StepKind.CREATE:
@@ -139,7 +140,9 @@ class _StepTiming(Struct):
 
 
 class _StepGraph(Struct):
-    """Waits between steps. Followers wait for the end of a step, dependents for its success; smallest id first."""
+    """Waits between steps. Followers wait for the end of a step, dependents for its success. `open_waits` counts the
+    waits of a step, `ready` is a heap of the steps without any: smallest id first.
+    """
 
     dependents: dict[int, list[int]] = field(default_factory=dict)
     followers: dict[int, list[int]] = field(default_factory=dict)
@@ -148,6 +151,7 @@ class _StepGraph(Struct):
 
     @staticmethod
     def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
+        """Build the graph of these steps; waits for other steps (done by an earlier run) are dropped."""
         graph = _StepGraph()
         for step in steps.values():
             waits = {w for w in step.waits_for if w in steps}
@@ -176,7 +180,7 @@ class _StepGraph(Struct):
                 heappush(self.ready, step)
 
     def list_dependents(self, step: int) -> list[int]:
-        """Return all direct and indirect dependents of a step, nearest first."""
+        """Return all direct and indirect dependents of a step, nearest first (breadth first)."""
         dependents: dict[int, None] = {}
         pending = list(self.dependents.get(step, ()))
         while pending:
@@ -185,10 +189,6 @@ class _StepGraph(Struct):
                 dependents[nearest] = None
                 pending.extend(self.dependents.get(nearest, ()))
         return list(dependents)
-
-
-def _is_call_waiting(news: StepProgress) -> bool:
-    return news.is_waiting
 
 
 class _PlanExecution:
@@ -219,7 +219,7 @@ class _PlanExecution:
         self._context = ProviderRunContext(options.waits_for_user, options.should_stop, options.write_only)
         self._operations = recorder.list_operations()
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
-            max(options.parallelism, 1), call_provider, _is_call_waiting
+            max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
         self._timings: dict[int, _StepTiming] = {}
         self._end_events: dict[int, StepEvent] = {}
@@ -235,7 +235,7 @@ class _PlanExecution:
         self._unrecorded_steps: set[int] = set()  # with progress that could not be recorded
 
     def run(self) -> ApplyResult:
-        """Start steps and process results until no step can run."""
+        """Start steps and process results until no step can run. Calls start only if their intents are on disk."""
         while True:
             calls = self._collect_startable_calls()
             if self._flush_journal():
@@ -278,16 +278,15 @@ class _PlanExecution:
     # --- starting steps -------------------------------------------------------------------------
 
     def _collect_startable_calls(self) -> list[ProviderCall]:
-        """Record the intents of the steps that may start; gates and steps without provider end here."""
+        """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
         calls: list[ProviderCall] = []
-        if not self._may_start_more():
-            idle_count = 0
-        else:
+        idle_count = 0  # calls only waiting for the platform: they occupy no slot
+        if self._may_start_more():
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
         free_slots = self._depth + idle_count - self._workers.running_count
         while self._graph.ready and len(calls) < free_slots and self._may_start_step():
             step = self._steps[heappop(self._graph.ready)]
-            if step.kind is StepKind.GATE:
+            if step.kind is StepKind.GATE:  # all steps it represents are done
                 self._graph.complete_step(step.id)
                 continue
             change = self._plan.changes[step.change]
@@ -311,19 +310,22 @@ class _PlanExecution:
         minimum = max(self._options.parallelism, 1)
         if not self._may_start_more() or not self._workers.running_count:
             return
-        if self._workers.has_only_ended:
+        if self._workers.has_only_ended:  # every call ended during the flush
             self._depth = min(self._depth * 2, minimum * MAXIMUM_WIDTH)
         else:
             self._depth = max(self._depth // 2, minimum)
 
     def _may_start_more(self) -> bool:
+        """Return whether more steps than the parallelism may run: not one by one, nor if a failure stops the rest."""
         return self._options.parallelism > 1 and not self._options.fail_fast
 
     def _may_start_step(self) -> bool:
+        """Return whether another step may start; an interruption is remembered."""
         self._is_interrupted = self._is_interrupted or self._options.should_stop()
         return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
 
     def _start_call(self, call: ProviderCall) -> None:
+        """Pass a call to the workers; its intent is in the journal already."""
         start_time = self._read_current_time()
         self._timings[call.step.id] = _StepTiming(start_time, start_time)
         log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
@@ -331,6 +333,7 @@ class _PlanExecution:
         self._workers.submit(call)
 
     def _remove_from_state(self, step: Step) -> None:
+        """Record the end of a `forget` step: the object leaves the state only."""
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
         remaining = remove_object(before, change.deposed)
@@ -342,7 +345,7 @@ class _PlanExecution:
     # --- processing results ---------------------------------------------------------------------
 
     def _handle_provider_call_progress(self, call_news: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
-        """Handle progress of a call; the provider continues once its operation is in the journal."""
+        """Record and report the progress of a call; the provider continues after the next flush of the journal."""
         self._unacknowledged.append(call_news)
         if call_news.news.operation is not None:
             self._recorder.record_operation(call_news.task, call_news.news.operation)
@@ -351,6 +354,7 @@ class _PlanExecution:
             self._listener.report_step_progress(event)
 
     def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
+        """Record the outcome of an ended call and the end of its step; an unfinished call gets no outcome."""
         call = completed_call.task
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
@@ -360,12 +364,12 @@ class _PlanExecution:
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.get_instance(call.change.address)
-        if completed_call.problem is None:
+        if problem is None:
             result = build_answer_result(call, completed_call.answer, schema, before)
-            if result.wrong_predictions:
+            if result.wrong_predictions:  # VMs may run in other racks than planned
                 result = result.update_locations(self._locations)
         else:
-            result = build_failure_result(call, completed_call.problem, before)
+            result = build_failure_result(call, problem, before)
         if not result.error:
             machine = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
             if machine is not None:
@@ -375,7 +379,7 @@ class _PlanExecution:
         self._wrong_predictions.extend(result.wrong_predictions)
         self._predictions.extend(result.predictions)
         outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
-        is_delegated = isinstance(completed_call.problem, ManualStepPending)
+        is_delegated = isinstance(problem, ManualStepPending)  # a person must do it on the site
         self._record_end(
             call.step,
             StepOutcome.WAITING if is_delegated else outcome,
@@ -393,6 +397,7 @@ class _PlanExecution:
         *,
         is_delegated: bool = False,
     ) -> None:
+        """Record the end of a step for the report after the next flush. A step not done skips its dependents."""
         event = replace(self._build_step_event(step, outcome, error), is_delegated=is_delegated)
         if answer is not None:
             event = replace(event, message=answer.remark, not_verified=answer.not_verified)
@@ -414,6 +419,7 @@ class _PlanExecution:
         self._graph.release_followers(step.id)
 
     def _skip_step(self, step: Step, reason: str) -> None:
+        """Record a step as skipped, unless it ended already; gates have no events."""
         if step.id not in self._end_events and step.kind is not StepKind.GATE:
             event = self._build_step_event(step, StepOutcome.SKIPPED, reason)
             self._end_events[step.id] = event
@@ -432,6 +438,7 @@ class _PlanExecution:
     # --- the journal, time and events ----------------------------------------------------------
 
     def _flush_journal(self) -> bool:
+        """Write the journal and let the providers continue; False if this failed: then they get the problem."""
         try:
             self._recorder.flush()
         except BackendProblem as problem:
@@ -457,6 +464,7 @@ class _PlanExecution:
         return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
 
     def _build_step_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
+        """Build the event of a step at this moment; without an outcome it is running."""
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
         elapsed = max(self._read_current_time() - timing.start_time, 0.0) if timing else 0.0
@@ -477,7 +485,7 @@ def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
     action, finish_time = str(answer.attributes.get("action")), str(answer.attributes.get("finished"))
-    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:
+    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # a real site: its facts are read
         return None
     machine_id = str(answer.attributes.get("machine_id"))
     rack_id, _, machine_name = machine_id.rpartition("/")

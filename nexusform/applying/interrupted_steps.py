@@ -56,12 +56,12 @@ def recover_step_outcomes(
         # outcome builds on the first, because an outcome contains the complete instance at its address.
         before = instances.get(intent.address, open_intent.prior)
         instance = _build_instance_as_read(intent, before, answers[number].attributes)
-        if not intent.deposed:
+        if not intent.deposed:  # the note belongs to the current object
             instance = _merge_provider_note(instance, intent, answers[number])
         instances[intent.address] = instance
-        step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP
+        step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP  # NO_STEP: not done
         outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
-        if step == NO_STEP and intent.number != NO_STEP:
+        if step == NO_STEP and intent.number != NO_STEP:  # the next apply repeats or continues the step
             outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
     return outcomes
 
@@ -74,6 +74,7 @@ def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
 
 
 def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
+    """Return the recorded object of a step: the deposed one of its key, else the current one; None without any."""
     if open_intent.prior is None:
         return None
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
@@ -90,21 +91,22 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     if target is not None and intent.kind != StepKind.CREATE:
         attributes = target.attributes
     return ReadRequest(
-        ObjectKey(intent.key_type, intent.key_id, intent.creation),
-        attributes,
-        str(intent.address),
-        planned,
+        key=ObjectKey(intent.key_type, intent.key_id, intent.creation),
+        attributes=attributes,
+        address=str(intent.address),
+        planned=planned,
         unfinished_change=get_failed_change(target),
         is_being_deleted=intent.kind == StepKind.DELETE,
     )
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with its provider's note; a failed create is tainted, as in a regular apply."""
+    """Return the instance with the note of the provider's answer, and tainted after a failed create."""
     current = get_current_object(instance)
-    if current is None:
+    if current is None:  # the object does not exist
         return instance
     unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}
+    # A create neither settled nor in progress has failed.
     if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))
@@ -119,8 +121,8 @@ def _build_instance_as_read(
         return before if attributes is not None else remove_object(before, intent.deposed)
     if intent.kind == StepKind.CREATE:
         return before if attributes is None else _compute_after_create(intent, before, attributes)
-    # An update or release may be complete, partial or missing: the attributes read count. A missing object
-    # was removed by another process meanwhile, as a refresh would notice, too.
+    # An update or release may be complete, partial or missing: the attributes as read count. A missing object
+    # was removed by another process meanwhile.
     if attributes is None:
         return replace_current_object(before, None)
     current = get_current_object(before)

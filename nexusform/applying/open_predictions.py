@@ -80,6 +80,7 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
     """Yield the predictions of a pool from its line of JSON. Raises DecodeError and ValueError."""
     rows = msgspec.json.decode(text, type=list[_RackVms])
+    # The first row has the ties of the pool.
     is_tie_certain, folded_names = (rows[0].ties if rows else None) or (False, [])
     tied_names: list[str] = []
     for folded in folded_names:
@@ -99,7 +100,8 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
     for item in predictions:
         certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
-        key = (item.rack, certain, certainty.rack_count, certainty.tied[2], certainty.measured is None)
+        _, _, count_tied = certainty.tied
+        key = (item.rack, certain, certainty.rack_count, count_tied, certainty.measured is None)
         by_row.setdefault(key, []).append(item)
     tied_vm = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
     ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
@@ -129,7 +131,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
             else None,
             ties,
         )
-        ties = None
+        ties = None  # only in the first row
 
 
 _MAX_RUN: Final = 100_000  # names of one run
@@ -137,7 +139,7 @@ _FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
 
 
 def _fold_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield names, consecutive numbers of one width as one text: `rack1-bm01..16`."""
+    """Yield names, with consecutive numbers of the same width folded into one text: `rack1-bm01..16`."""
     runs: list[list[str]] = []
     for name in names:
         if runs and _is_next_number(runs[-1][-1], name):
@@ -189,6 +191,7 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 
 
 def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
+    """Yield the predictions of a row: its columns have a value per VM, or one for all of them."""
     length = len(row.numbers)
     suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     machines: list[str] = _expand_column(suffixes, length)

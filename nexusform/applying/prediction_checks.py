@@ -63,8 +63,7 @@ class PredictionResults(Struct, frozen=True):
 def verify_predictions(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> PredictionResults:
-    """Verify the plan's predictions for completed objects, and open ones of earlier plans."""
-    # On a site with an incomplete placement nothing was certain: the plan assumed its VMs.
+    """Verify the predictions of the plan for objects with all steps done, and open ones of earlier plans for them."""
     objects = {address: current for address, current in state.list_current_objects() if str(address) in completed}
     return verify_object_predictions(objects, types, _collect_predictions(plan, completed))
 
@@ -72,12 +71,12 @@ def verify_predictions(
 def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed objects; `new` ones replace those of the same pools."""
+    """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools."""
     verified: dict[str, list[VerifiedPrediction]] = {}
     unverified: dict[Address, OpenPredictions] = {}
     for address, observed in objects.items():
         before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
-        if not before and not new_predictions:
+        if not before and not new_predictions:  # nothing to verify
             continue
         owner_id = str(observed.attributes.get("id"))
         kind = types.get(address.type)
@@ -104,8 +103,8 @@ def verify_open_predictions(
             _add_observed_placement(prediction, vms.get((pool, prediction.number))) for prediction in predictions
         ]
         if any(prediction.observed_placement is not None for prediction in checked_predictions):
-            name = owner_id.partition("/")[2]
-            title = f"{name}/{pool}" if name.count("/") == 0 else name
+            _, _, name = owner_id.partition("/")  # without the site
+            title = name if "/" in name else f"{name}/{pool}"  # a separate pool is named in its id
             verified.extend(_verify_pool_predictions(title, checked_predictions))
         else:
             remaining[pool] = predictions
@@ -113,14 +112,16 @@ def verify_open_predictions(
 
 
 def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
-    """Return a prediction with the observed placement of the VM."""
+    """Return a prediction with the observed placement of the VM; unchanged if no provider observed it."""
     if vm is None or vm.provenance != OBSERVED:
         return prediction
     return replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
-    """Return the plan's predictions for the VMs of completed objects, by pool."""
+    """Return the plan's predictions for the VMs of completed objects, by address and pool. They are not certain on a
+    site with incomplete objects: the plan assumed all of their VMs.
+    """
     tables = _index_tables(plan)
     completed_rows: list[PlacementChange] = []
     incomplete_sites: set[str] = set()
@@ -163,7 +164,7 @@ def _index_tables(plan: Plan) -> dict[_PoolId, PlacementTable]:
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
-    """List the predictions of ties with another result: another machine allowed by the rule."""
+    """Return the wrong predictions of ties: the VM runs on another of the machines equally good by the rule."""
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)
@@ -176,11 +177,11 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
     attributes_by_address = {str(address): current.attributes for address, current in state.list_current_objects()}
     for prediction in wrong_predictions:
         attributes = attributes_by_address.get(prediction.address, {})
-        # The path is that of a VM's location in a map of VMs, or in a plain VM.
+        # The path ends with an attribute of the VM, after its name in a map of VMs; a plain VM has its own name.
         name = str(prediction.path[-2] if len(prediction.path) > 1 else attributes.get("name"))
         machine = get_mapping(attributes, *prediction.path[:-1]).get("machine")
         tied = tied_machines.get((prediction.address, name), ())
-        if machine in tied and isinstance(prediction.predicted, str):
+        if machine in tied and isinstance(prediction.predicted, str):  # a name, not cells
             ties.append(prediction)
     return ties
 
@@ -199,27 +200,28 @@ def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Ite
 
 
 def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of a pool: each VM's rack and machine, and VMs per rack if all are observed."""
+    """Yield verified predictions of a pool: rack and machine of observed VMs, VMs per rack if all are observed."""
     pairs = [(prediction, prediction.observed_placement) for prediction in predictions]
     observed = [(prediction, placement) for prediction, placement in pairs if placement is not None]
     yield from _verify_single_vm_predictions(observed)
     if len(observed) == len(predictions):
         counts = Counter(placement.rack for _, placement in observed)
         predicted_counts = Counter(prediction.rack for prediction in predictions)
-        last_by_rack = {prediction.rack: prediction for prediction in predictions}
+        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have its certainty
         for rack, number in predicted_counts.items():
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
-            measured = certainty.measured[2] if certainty.measured else None
+            _, _, measured = certainty.measured or (None, None, None)  # of rack, machine and rack count
+            _, _, tied_count = certainty.tied
             is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
             text = (
                 f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
                 f"with certainty on rack {rack}, but {observed_count} "
                 f"{select_word_form(observed_count, 'runs', 'run')} there"
             )
-            chance = 1 / max(certainty.tied[2], 1)
+            is_correct, chance = observed_count == number, 1 / max(tied_count, 1)
             yield VerifiedPrediction(
-                COUNT_PREDICTION, certainty.rack_count, chance, observed_count == number, measured, is_certain, text
+                COUNT_PREDICTION, certainty.rack_count, chance, is_correct, measured, is_certain, text
             )
 
 
@@ -236,13 +238,10 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
         measured = certainty.measured or (None, None, None)
         rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
-        text = (
-            f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on {placement.machine}"
-        )
-        is_rack_correct, is_machine_correct = (
-            _decrement_matching_vm_count(racks, prediction.rack),
-            _decrement_matching_vm_count(machines, prediction.machine),
-        )
+        result = f"but runs on {placement.machine}"
+        text = f"{prediction.object} was predicted with certainty on {prediction.machine}, {result}"
+        is_rack_correct = _decrement_matching_vm_count(racks, prediction.rack)
+        is_machine_correct = _decrement_matching_vm_count(machines, prediction.machine)
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
         yield VerifiedPrediction(
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
@@ -251,7 +250,7 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             # The rule must allow the machine for the pool. This has no skill: its chance is 1.
             count = len(prediction.tied_machines)
             names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
-            tie_text = f"{prediction.object} was predicted on {names}, but runs on {placement.machine}"
+            tie_text = f"{prediction.object} was predicted on {names}, {result}"
             is_correct = placement.machine in prediction.tied_machines
             yield VerifiedPrediction(
                 TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=tie_text

@@ -29,8 +29,7 @@ def add_new_current_object(instance: InstanceState | None, new: ObjectState, obj
     """Return the instance with a new current object; the previous one becomes deposed."""
     before = instance or EMPTY_INSTANCE
     if before.current is None or before.current.creation == new.creation:
-        # The same object again: an earlier run read it during its creation.
-        return InstanceState(new, before.deposed)
+        return InstanceState(new, before.deposed)  # the same object, read by an earlier run during its creation
     old = before.current
     key = compute_deposed_key(ObjectKey(object_type, str(old.attributes.get("id", "")), old.creation))
     return InstanceState(new, {**before.deposed, key: old})
@@ -41,7 +40,7 @@ def remove_object(instance: InstanceState | None, key: str) -> InstanceState:
     before = instance or EMPTY_INSTANCE
     if not key:
         return InstanceState(None, before.deposed)
-    return InstanceState(before.current, {k: o for k, o in before.deposed.items() if k != key})
+    return InstanceState(before.current, {other: old for other, old in before.deposed.items() if other != key})
 
 
 def get_provider_name(change: Change) -> str:
@@ -104,7 +103,7 @@ def build_call(
     context: ProviderRunContext = _NO_CONTEXT,
     before: InstanceState | None = None,
 ) -> ProviderCall:
-    """Build the call of a step; `before` is the instance at its address."""
+    """Build the call of a step. `before` is the instance at its address, with notes for updates and deletes."""
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None
     private_note: Mapping[str, Any] = {}
@@ -113,15 +112,15 @@ def build_call(
         private_note = target.note if target is not None else {}
         failed_change = get_failed_change(before.current) if step.kind is StepKind.UPDATE else None
     return ProviderCall(
-        step,
-        change,
-        provider,
-        build_object_key(step, change),
-        deposed_key,
-        resumed_operation,
-        context,
-        failed_change,
-        private_note,
+        step=step,
+        change=change,
+        provider=provider,
+        key=build_object_key(step, change),
+        deposed=deposed_key,
+        resumed_operation=resumed_operation,
+        context=context,
+        unfinished=failed_change,
+        note=private_note,
     )
 
 
@@ -137,7 +136,7 @@ def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
-    """Return an object with additional entries in its private note; None entries are removed."""
+    """Return an object with these entries added to its private note; an entry of None is removed from it."""
     if not note:
         return current
     entries = {name: value for name, value in {**current.note, **note}.items() if value is not None}
@@ -162,19 +161,19 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
     """Call the provider, which reports progress meanwhile; None after a delete. Raises ProviderProblem."""
     write_only = call.context.write_only.get(str(call.change.address), {})
     request = ChangeRequest(
-        call.key,
-        str(call.change.address),
-        call.step.prior,
-        call.step.planned,
-        call.step.kind is StepKind.RELEASE,
-        call.change.after,
-        call.resumed_operation,
-        report,
-        call.context.waits_for_user,
-        call.context.should_stop,
-        call.unfinished,
-        call.note,
-        call.change.ignored_paths,
+        key=call.key,
+        address=str(call.change.address),
+        prior=call.step.prior,
+        planned=call.step.planned,
+        is_release=call.step.kind is StepKind.RELEASE,
+        final_attributes=call.change.after,
+        resumed_operation=call.resumed_operation,
+        report_progress=report,
+        has_operator=call.context.waits_for_user,
+        should_stop=call.context.should_stop,
+        unfinished_change=call.unfinished,
+        private_note=call.note,
+        ignored_paths=call.change.ignored_paths,
         planned_note=call.change.note,
         is_sensitive=bool(call.change.sensitive_after or write_only),
         write_only=write_only,

@@ -85,7 +85,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             collected.append(self._outbox.get(timeout=seconds))
             while True:
                 collected.append(self._outbox.get_nowait())
-        except Empty:
+        except Empty:  # everything was received
             ended_count = sum(isinstance(item, CompletedCall) for item in collected)
             self._running_count -= ended_count
             with self._count_lock:
@@ -98,6 +98,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._inbox.put(None)
 
     def _run_tasks_until_stopped(self) -> None:
+        """Run tasks in a thread of the pool, one by one; None in the inbox ends it."""
         while (task := self._inbox.get()) is not None:
             self._slots.acquire()
             completed_call = self._run_call(task)
@@ -106,6 +107,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._outbox.put(completed_call)
 
     def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
+        """Run a call in the current thread and slot; it frees its slot when it becomes idle, else at its end."""
         is_resting = False
 
         def report(news: News) -> None:
@@ -117,7 +119,7 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
             self._outbox.put(ProviderCallProgress(task, news, acknowledgement))
             problem = acknowledgement.get()
-            if problem is not None:
+            if problem is not None:  # the progress could not be recorded
                 raise problem
 
         try:

@@ -46,7 +46,7 @@ class MachineLocations:
         self._locations: dict[tuple[str, str], tuple[str, str]] | None = None
 
     def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an object's attributes with the racks and zones of its machines."""
+        """Return an object's attributes with the current racks and zones of its machines, also in maps of VMs."""
         site = str(attributes.get("id")).partition("/")[0]
         changed: dict[str, Any] = self._compute_location_change(site, attributes)
         for name, entries in attributes.items():
@@ -61,7 +61,7 @@ class MachineLocations:
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
-        """Return the changed rack and zone of a VM; empty for other entries."""
+        """Return the rack and zone of a VM's machine if they differ; {} if not, for other entries and machines."""
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
@@ -70,14 +70,15 @@ class MachineLocations:
         location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):
             return {}
-        return {"rack": location[0], "availability_zone": location[1]}
+        rack, zone = location
+        return {"rack": rack, "availability_zone": zone}
 
 
 def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return (site, machine) -> (rack, zone)."""
-    racks: dict[str, tuple[str, str]] = {}
+    """Return the names of the rack and zone of each machine in state, by the names of site and machine."""
+    racks: dict[str, tuple[str, str]] = {}  # by id: name and zone
     locations: dict[tuple[str, str], tuple[str, str]] = {}
-    single: list[tuple[str, str]] = []
+    single: list[tuple[str, str]] = []  # rack id and name of machines with their own resource
     for address, current in state.list_current_objects():
         attributes = current.attributes
         if address.type == _MACHINE:
@@ -105,7 +106,7 @@ class StepResult(Struct, frozen=True):
     predictions: tuple[VerifiedPrediction, ...] = ()
 
     def update_locations(self, locations: MachineLocations) -> StepResult:
-        """Return the result with the racks and zones of machines predicted differently."""
+        """Return the result with the current racks and zones of its machines, after a prediction was wrong."""
         current = get_current_object(self.instance)
         if current is None:
             return self
@@ -116,19 +117,18 @@ class StepResult(Struct, frozen=True):
 def build_answer_result(
     call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
-    """Return the result of an answer. A contradiction is stored and reported as an error."""
+    """Return the result of an answer (None after a delete). Values against the plan are stored, and are an error."""
     if answer is None:
-        # A delete removes its object only, and no other at that address.
-        return StepResult(remove_object(before, call.deposed))
+        return StepResult(remove_object(before, call.deposed))  # no other object at that address
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
-        # Attributes of the wrong type cannot be written to state. The object exists nevertheless.
+        # Attributes of the wrong type cannot be written to state, but the object exists.
         type_error = f"{format_path(type_errors[0].path)}: {type_errors[0].detail}"
         rejection = f"The answer of provider {call.provider.name} cannot be used. {type_error}"
         return build_failure_result(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
-    paths = (answer.observed_paths, answer.accepted_paths)
-    comparison = compare_answer(address, schema, call.step.attributes, answer.attributes, *paths)
+    planned, observed_paths = call.step.attributes, answer.observed_paths
+    comparison = compare_answer(address, schema, planned, answer.attributes, observed_paths, answer.accepted_paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
     disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)
@@ -139,6 +139,7 @@ def build_answer_result(
         updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
         disagreement = disagreement or get_text(answer.unfinished_change, "words")
+    # Without a difference from the plan, report certain predictions found wrong by the provider.
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, (), text=prediction.text)
         for prediction in answer.verified_predictions
@@ -156,7 +157,7 @@ def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: I
     if call.step.kind is StepKind.CREATE and problem.object_exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.attributes
         return StepResult(_build_instance(call, replace_unknown(attributes), before, is_tainted=True), error)
-    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):
+    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):  # nothing was created or deleted
         return StepResult(before, error)
     instance = before
     if problem.attributes is not None:
@@ -170,6 +171,7 @@ def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: I
 def _build_instance(
     call: ProviderCall, attributes: Mapping[str, Any], before: InstanceState | None, *, is_tainted: bool
 ) -> InstanceState:
+    """Build the instance after a create, update or release: with these attributes, and other objects as before."""
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
     current = get_current_object(before)
     if current is not None and call.step.kind is StepKind.RELEASE:
@@ -198,9 +200,10 @@ def _format_answer_problems(
 
 
 def _format_value(call: ProviderCall, attributes: Any, path: Path) -> str:
+    """Format the value at a path in at most 80 characters, unless it or a part of it is sensitive."""
     for sensitive in call.change.sensitive_after:
-        shared = min(len(path), len(sensitive))
-        if path[:shared] == sensitive[:shared]:
+        shared_length = min(len(path), len(sensitive))
+        if path[:shared_length] == sensitive[:shared_length]:
             return "(sensitive value)"
     from json import dumps
 

@@ -62,16 +62,14 @@ def _describe_plain_node(_attributes: Mapping[str, Any], _vm: PlacedVm, _cluster
 
 
 class VmHandlers(Struct, frozen=True):
-    """Functions of a resource type of phase 4 about its VMs. All of these are pure.
-
-    `build_demand(attributes, context, address)` -> its demand (None with problems if it is unknown).
-    `list_existing_vms(attributes)` -> the VMs of a prior object. `list_unplaced_vms(attributes)` -> the VMs
-    without a machine on the platform, by pool and number, as recorded in their attributes.
-    `build_computed_attributes(attributes, context, placed, unplaced)` -> the computed attributes with the
-    placements (`nodes`, `machine`, ...); it gets the arguments and, for an existing object, its earlier
-    computed attributes. `check_skus(attributes, names)` -> a problem for every SKU in the arguments that is
-    not among the names, for checks without a plan. `describe_node(attributes, vm, cluster)` -> the node
-    properties of one of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
+    """Functions of a resource type of phase 4 about its VMs. All of these are pure. `build_demand(attributes, context,
+    address)` -> its demand (None with problems if it is unknown). `list_existing_vms(attributes)` -> the VMs of a prior
+    object. `list_unplaced_vms(attributes)` -> the VMs without a machine on the platform, by pool and number, as
+    recorded in their attributes. `build_computed_attributes(attributes, context, placed, unplaced)` -> the computed
+    attributes with the placements (`nodes`, `machine`, ...); it gets the arguments and, for an existing object, its
+    earlier computed attributes. `check_skus(attributes, names)` -> a problem for every SKU in the arguments that is not
+    among the names, for checks without a plan. `describe_node(attributes, vm, cluster)` -> the node properties of one
+    of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
     """
 
     build_demand: Callable[[Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]]
@@ -85,9 +83,8 @@ class VmHandlers(Struct, frozen=True):
 
 
 class RemoteStateQuery(Struct, frozen=True):
-    """Query for a state: the kind of its backend, that backend's settings, and the workspace.
-
-    `reader` is the name of the requesting data block.
+    """Query for a state: the kind of its backend, that backend's settings, and the workspace. `reader` is the name of
+    the requesting data block.
     """
 
     reader: str
@@ -126,12 +123,11 @@ def _reject_server_query(_question: ServerQuery) -> str:
 
 
 class ReadContext(Struct, frozen=True):
-    """Context of a data source: files and the time.
-
-    `managed_names` are the names managed by the configuration (prior state and import blocks): clusters and VMs by
-    name, separate pools as `<cluster>/<pool>`. `types` are the resource types by name. `read_state` reads the state of
-    another configuration. `query_server` queries a server, once in a run. `list_configured(type)` returns the arguments
-    of the configured blocks of a type; values from data or resources are unknown.
+    """Context of a data source: files and the time. `managed_names` are the names managed by the configuration (prior
+    state and import blocks): clusters and VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource
+    types by name. `read_state` reads the state of another configuration. `query_server` queries a server, once in a
+    run. `list_configured(type)` returns the arguments of the configured blocks of a type; values from data or resources
+    are unknown.
     """
 
     files: Files
@@ -147,10 +143,8 @@ class ReadContext(Struct, frozen=True):
 
 
 class DataResult(Struct, frozen=True):
-    """Result of a data source: its computed attributes (plain data) and problems.
-
-    `sensitive_paths` are paths in the attributes that must not be displayed; `types` are the types of
-    attributes with an open type in the schema.
+    """Result of a data source: its computed attributes (plain data) and problems. `sensitive_paths` are paths in the
+    attributes that must not be displayed; `types` are the types of attributes with an open type in the schema.
     """
 
     attributes: dict[str, Any]
@@ -178,28 +172,23 @@ class PlanningKind(StrEnum):
 
 
 class ResourceType(Struct, frozen=True):
-    """Resource type or data source; attribute values are plain data.
-
-    `phase` is its planning phase (1..7; 0 for data). `build_id(attributes)` returns the id.
-    `derive(attributes)` returns computed attributes that depend on the arguments alone. `check(attributes)`
-    returns problems of the arguments beyond the schema; unknown scalars are UNKNOWN and must be accepted.
-    `add_to_inventory(attributes, address, inventory)` adds the resource to the inventory and returns
-    problems; the attributes may have observed facts (`add_observed_facts`). `vms` for types that place VMs.
-    `read` for data sources: (arguments, context) -> the result.
-    `present(attributes, name)` returns an attribute for expressions, if parts of it are derived instead of
-    stored. `fill(arguments)` returns omitted arguments that follow from others (a manifest's name).
-    `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its problems.
-    `adjust(arguments, prior)` returns arguments equal in meaning to the prior ones, and problems of the
-    change. `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not
-    called for arguments rejected by `check`. `kind` is the kind of its objects for the planner.
-    `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
-    `placement_kinds` are the kinds of placements of its objects besides VMs.
-    `list_applied_objects(attributes, note)` returns the Kubernetes objects applied by an object of state, by
-    member; None if its note does not contain them. `concurrent_types` are types with objects that complete
-    only after those of this type that refer to them (a run continues when its approval is granted): in an
-    apply both start together.
-    `split_write_only_body(arguments)` returns arguments with the saved parts of write-only arguments, and
-    problems without any of their text. Types with write-only arguments have it.
+    """Resource type or data source; attribute values are plain data. `phase` is its planning phase (1..7; 0 for data).
+    `build_id(attributes)` returns the id. `derive(attributes)` returns computed attributes that depend on the arguments
+    alone. `check(attributes)` returns problems of the arguments beyond the schema; unknown scalars are UNKNOWN and must
+    be accepted. `add_to_inventory(attributes, address, inventory)` adds the resource to the inventory and returns
+    problems; the attributes may have observed facts (`add_observed_facts`). `vms` for types that place VMs. `read` for
+    data sources: (arguments, context) -> the result. `present(attributes, name)` returns an attribute for expressions,
+    if parts of it are derived instead of stored. `fill(arguments)` returns omitted arguments that follow from others (a
+    manifest's name). `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its
+    problems. `adjust(arguments, prior)` returns arguments equal in meaning to the prior ones, and problems of the
+    change. `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not called
+    for arguments rejected by `check`. `kind` is the kind of its objects for the planner. `list_secrets(attributes)` are
+    the paths of arguments with secrets, for any configuration. `placement_kinds` are the kinds of placements of its
+    objects besides VMs. `list_applied_objects(attributes, note)` returns the Kubernetes objects applied by an object of
+    state, by member; None if its note does not contain them. `concurrent_types` are types with objects that complete
+    only after those of this type that refer to them (a run continues when its approval is granted): in an apply both
+    start together. `split_write_only_body(arguments)` returns arguments with the saved parts of write-only arguments,
+    and problems without any of their text. Types with write-only arguments have it.
     """
 
     name: str
@@ -240,7 +229,6 @@ class ObjectKey(Struct, frozen=True):
 
 class ReadRequest(Struct, frozen=True):
     """Request to read one object; `attributes` are the recorded ones. `address` is for messages and fault drills.
-
     `planned` is the planned object of a step that may have created it: a provider that finds it takes attributes it
     cannot observe from there. `unfinished_change` is its note of that name, `private_note` the whole private note.
     `is_being_deleted`: an earlier run started its deletion, and it counts as removed after that.
@@ -270,11 +258,10 @@ UNFINISHED_KEY: Final = "unfinished"
 
 
 class ReadResult(Struct, frozen=True):
-    """Current attributes, or None if the object does not exist.
-
-    `is_observed`: the provider read a real object instead of returning the request; without a record of an object, a
-    real system does not imply its removal. `is_settled` is False while a change of the object is in progress: its step
-    is not completed. `note` is merged into the object's private note in state; None values are removed from it.
+    """Current attributes, or None if the object does not exist. `is_observed`: the provider read a real object instead
+    of returning the request; without a record of an object, a real system does not imply its removal. `is_settled` is
+    False while a change of the object is in progress: its step is not completed. `note` is merged into the object's
+    private note in state; None values are removed from it.
     """
 
     attributes: Mapping[str, Any] | None
@@ -284,11 +271,10 @@ class ReadResult(Struct, frozen=True):
 
 
 class StepProgress(Struct, frozen=True):
-    """Progress of a step, reported by its provider.
-
-    `operation`: an external operation of the step is in progress, in the provider's own format (a URL); it is
-    passed to the step again (`ChangeRequest.resumed_operation`) if this run ends first. `message` is for
-    people. `is_waiting`: everything was requested, and the step only waits, so that others may start.
+    """Progress of a step, reported by its provider. `operation`: an external operation of the step is in progress, in
+    the provider's own format (a URL); it is passed to the step again (`ChangeRequest.resumed_operation`) if this run
+    ends first. `message` is for people. `is_waiting`: everything was requested, and the step only waits, so that others
+    may start.
     """
 
     operation: str | None = None
@@ -297,18 +283,17 @@ class StepProgress(Struct, frozen=True):
 
 
 class ChangeRequest(Struct, frozen=True):
-    """Request to create, update or delete one object.
-
-    `address` is for messages and fault drills; `prior` is None on create, `planned` None on delete. Creates are
-    idempotent by the key. With `is_release` this update only removes VMs, to release capacity for others;
-    `final_attributes` is the object after all of its steps. `resumed_operation` is None unless an earlier run started
-    this step: then its last reported operation, "" if there was none. `report_progress` takes progress of the step and
-    returns after it is recorded. `has_operator`: a person is available for manual actions. `should_stop` returns
-    whether the run is to end soon. `unfinished_change` is the object's note of an earlier failed change: it is applied
-    as well. `private_note` is the whole private note. `ignored_paths` are arguments with other managers. For dry runs,
-    `replaced_attributes` are those of an object deleted before this one is created, and `skip_reason` is why it cannot
-    be validated, or "". `planned_note` is the private note of the object after the plan. `is_sensitive`: no value of
-    the object may be in a message. `write_only` are its write-only arguments.
+    """Request to create, update or delete one object. `address` is for messages and fault drills; `prior` is None on
+    create, `planned` None on delete. Creates are idempotent by the key. With `is_release` this update only removes VMs,
+    to release capacity for others; `final_attributes` is the object after all of its steps. `resumed_operation` is None
+    unless an earlier run started this step: then its last reported operation, "" if there was none. `report_progress`
+    takes progress of the step and returns after it is recorded. `has_operator`: a person is available for manual
+    actions. `should_stop` returns whether the run is to end soon. `unfinished_change` is the object's note of an
+    earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths` are
+    arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted before this one is
+    created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the private note of the object
+    after the plan. `is_sensitive`: no value of the object may be in a message. `write_only` are its write-only
+    arguments.
     """
 
     key: ObjectKey
@@ -348,12 +333,11 @@ class ChangeRequest(Struct, frozen=True):
 
 class ChangeResult(Struct, frozen=True):
     """Attributes after a create or update; `observed_paths` are the paths observed by the provider (a predicted value
-    there may differ from the plan). At `accepted_paths` another value is no wrong prediction.
-
-    `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an error, and the
-    applied part is saved. `note` is merged into the object's private note, and so are the plan's `verified_predictions`
-    about the object, if the provider can verify them. `remark` is the unfinished part of a completed step, as
-    predicted, for the end of the apply, `not_verified` describes results without permission to read them.
+    there may differ from the plan). At `accepted_paths` another value is no wrong prediction. `unfinished_change` is
+    the unapplied part of the change, for the object's note: it is reported as an error, and the applied part is saved.
+    `note` is merged into the object's private note, and so are the plan's `verified_predictions` about the object, if
+    the provider can verify them. `remark` is the unfinished part of a completed step, as predicted, for the end of the
+    apply, `not_verified` describes results without permission to read them.
     """
 
     attributes: Mapping[str, Any]
@@ -367,10 +351,8 @@ class ChangeResult(Struct, frozen=True):
 
 
 class ProviderProblem(Exception):
-    """Failed step at the provider. `object_exists`: a create failed after the object was created;
-    `attributes` are then its attributes.
-
-    `unfinished_change` is recorded for an existing object: the change is pending until it is completed.
+    """Failed step at the provider. `object_exists`: a create failed after the object was created; `attributes` are then
+    its attributes. `unfinished_change` is recorded for an existing object: the change is pending until it is completed.
     `is_unreachable`: the system has no usable answer, and a plan may start from the state instead. `is_partial`: a
     create failed after some of its objects were created; the next run reads them, as after a crash.
     """
@@ -438,10 +420,8 @@ class ChangeValidatingProvider(Protocol):
 
 @runtime_checkable
 class DryRunProvider(Protocol):
-    """Provider with a server-side dry run of a plan.
-
-    It also gets deletions (without `planned`), and changes with errors (`skip_reason`), and reports that
-    these were not validated.
+    """Provider with a server-side dry run of a plan. It also gets deletions (without `planned`), and changes with
+    errors (`skip_reason`), and reports that these were not validated.
     """
 
     def describe_dry_run(self) -> str:
@@ -486,9 +466,8 @@ class StateUser(Protocol):
 
 
 class PluginRegistries(Struct, frozen=True):
-    """Tables of plug-ins, passed in by the workflow: names to plug-ins.
-
-    A table may load its values on access, so look up only what you need.
+    """Tables of plug-ins, passed in by the workflow: names to plug-ins. A table may load its values on access, so look
+    up only what you need.
     """
 
     resource_types: Mapping[str, ResourceType] = field(default_factory=dict)

@@ -54,10 +54,9 @@ class StateBackend(Protocol):
         """Read all complete records since the last compaction, without a truncated last one."""
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document, then clear the journal except for the records to `keep`.
-
-        Only called by the lock's holder. After a crash in between, the journal contains the records to keep
-        at least once; all others are either still valid or in the document.
+        """Write the document, then clear the journal except for the records to `keep`. Only called by the lock's
+        holder. After a crash in between, the journal contains the records to keep at least once; all others are either
+        still valid or in the document.
         """
 
     def lock(self, info: LockInfo) -> list[str]:

@@ -118,10 +118,8 @@ def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator
 
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
-    workloads: list[ScheduledPod] = []
-    for phases in _load_used_phases(state.instances):
-        workloads += phases.list_workloads(state, registries)
-    return workloads
+    used_phases = _load_used_phases(state.instances)
+    return [workload for phases in used_phases for workload in phases.list_workloads(state, registries)]
 
 
 def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:
@@ -145,7 +143,7 @@ def _list_objects(blocks: BlockPlanner) -> Iterable[ResourceBlock | Address]:
 
 def _load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
     """Yield the phases of the domains with a type of these objects."""
-    types = {used.type for used in objects}
+    types = {used.type for used in objects}  # a domain is imported only if one of its types is used
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):
             module, _, name = domain.build_object_reference(domain.phases).partition(":")

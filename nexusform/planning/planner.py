@@ -45,7 +45,7 @@ from nexusform.plans.plan import CheckResult, Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
-    """Plan. User errors are diagnostics, never exceptions; such a plan is `errored`."""
+    """Make a plan with its remedies. User errors are diagnostics, never exceptions; such a plan is `errored`."""
     try:
         result = _run_planning_stages_once(request)
         if result.unplaced:
@@ -74,8 +74,8 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 
 def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
-    """Return the plan of the first sample of unknown NUMA cells in which everything fits. Without such a sample, return
-    the one with the fewest unplaced VMs: its findings for the others then apply to every sample.
+    """Return the plan of the first sample of unknown NUMA cells with capacity for everything. Without one, return the
+    plan with the fewest unplaced VMs; for a trial of a remedy, the given plan.
     """
     from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 
@@ -96,7 +96,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
-    """Run the stages in order."""
+    """Plan once: prepare, validate, run the phases, and assemble the plan. Without remedies and other samples."""
     start = _prepare_planning_start(request, build_prior_state(request))
     if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
@@ -133,9 +133,10 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
 def _check_conditions_outside_resources(
     request: PlanRequest, evaluation: Evaluation, selection: Selection
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Check the conditions outside of managed resources; only blocks besides resources and locals have any."""
+    """Check the conditions outside of managed resources: of variables, outputs, modules, checks and data sources."""
     root = request.configuration.root
-    if not (root.variables or root.outputs or root.calls or root.checks or any(k[0] == "data" for k in root.resources)):
+    has_data = any(mode == "data" for mode, _, _ in root.resources)
+    if not (root.variables or root.outputs or root.calls or root.checks or has_data):
         return [], []
     from nexusform.planning.modules.module_conditions import check_all_conditions
 
@@ -147,7 +148,7 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
     """Plan a refresh; objects outside the selection are not refreshed."""
     prior = start.prior
     if start.selection.is_partial:
-        renamed = {old: new for new, old in prior.previous.items()}
+        renamed = {old: new for new, old in prior.previous.items()}  # refreshed objects have their old addresses
         selected_objects = {
             address: observed
             for address, observed in request.refreshed_objects.items()
@@ -175,8 +176,7 @@ def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _Plannin
     order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
     diagnostics = validate_configuration(request)
     is_flawed = has_errors(diagnostics)
-    if not is_flawed:
-        # Problems of applying invalid statements are mere consequences.
+    if not is_flawed:  # otherwise problems of moves may be consequences
         diagnostics += prior.diagnostics
     if cycles:
         return _PlanningStart(prior, order, Selection(), diagnostics, is_flawed, is_stopped=True)
@@ -190,7 +190,7 @@ def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _Plannin
 
 
 def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
-    """Run phase by phase: machines, VMs, domains, placements, and read-only objects."""
+    """Run phase by phase: sites and machines, VMs, domains with placements, and the blocks after these."""
     order = blocks.order
     orphans = find_instances_without_block(blocks)
     for block in order.list_before(VM_PHASE):
@@ -211,19 +211,25 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     if not blocks.selection.is_partial:
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
     return PlacementPhasesResult(
-        placed_evaluation,
-        context.sites,
-        vms.objects,
-        context.prior_context,
-        contributions,
+        evaluation=placed_evaluation,
+        sites=context.sites,
+        vms=vms.objects,
+        prior_context=context.prior_context,
+        contributions=contributions,
         diagnostics=(*orphans.diagnostics, *context.diagnostics),
         phase_diagnostics=(*vms.diagnostics, *collect_diagnostics(contributions)),
     )
 
 
 def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
-    """Destroy the selection and its dependents without planning."""
-    vms, before = plan_destroy(blocks)
+    """Destroy the selection and its dependents: nothing is evaluated or placed."""
+    vms, prior_context = plan_destroy(blocks)
     contributions = plan_domain_removals(blocks, vms.values())
-    phase_diagnostics = tuple(collect_diagnostics(contributions))
-    return PlacementPhasesResult(evaluation, {}, vms, before, contributions, phase_diagnostics=phase_diagnostics)
+    return PlacementPhasesResult(
+        evaluation=evaluation,
+        sites={},
+        vms=vms,
+        prior_context=prior_context,
+        contributions=contributions,
+        phase_diagnostics=tuple(collect_diagnostics(contributions)),
+    )

@@ -124,7 +124,6 @@ class KubernetesAccount(Struct, frozen=True):
 
 class KubeconfigTrust(Struct, frozen=True):
     """Trust in the kubeconfigs of a run. In a sandboxed run a kubeconfig of the work tree is untrusted.
-
     `is_url_allowed` returns whether the operator allowed a server (-allow-remote).
     """
 
@@ -136,7 +135,7 @@ TRUSTED: Final = KubeconfigTrust()
 
 
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
-    """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
+    """Read a context of the files, "" for the current one; the first entry of a name wins. Raises KubeconfigProblem."""
     _require_lightkube()
     source = format_list(list(map(str, paths)))
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
@@ -158,7 +157,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
     account = KubernetesAccount(source, cluster, user, user_name, current)
     untrusted_paths = [path for path in paths if is_untrusted_path(path, trust.confinement)]
-    if untrusted_paths:
+    if untrusted_paths:  # in the work tree of a sandboxed run
         _check_untrusted_account(untrusted_paths, account, trust)
     else:
         _reject_files_in_work_tree(account, trust.confinement)
@@ -170,7 +169,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
-    if isinstance(plug_in, Mapping) and confinement.root:
+    if isinstance(plug_in, Mapping) and confinement.root:  # a sandboxed run
         words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
@@ -185,7 +184,7 @@ def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, 
     fields += [
         name
         for name in ("certificate-authority", "client-certificate")
-        if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))
+        if name in entries and not trust.confinement.is_inside(os.path.realpath(entries[name]))  # a file elsewhere
     ]
     prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
@@ -209,6 +208,7 @@ def _require_lightkube() -> None:
 
 
 def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
+    """Read one kubeconfig file. Raises KubeconfigProblem."""
     import yaml
 
     from nexusform.files.regular_files import read_regular
@@ -228,9 +228,10 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
 
 
 def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
     items = document.get(section) or []
     kind = section.removesuffix("s")
-    for number, item in enumerate(items if isinstance(items, list) else (None,)):
+    for number, item in enumerate(items if isinstance(items, list) else (None,)):  # (None,): rejected below
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
@@ -245,6 +246,7 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
 def _get_named_entry(
     source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
+    """Return the entry of this name. Raises KubeconfigProblem without one; `origin` describes the reference."""
     if name not in entries:
         raise KubeconfigProblem(
             f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'
@@ -288,7 +290,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
     rejection = check_plain_credentials(account.server) if account.user else ""
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
-    user_entry = {key: value for key, value in account.user.items() if key != "exec"}
+    user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
     needs_tls = not account.server.startswith("http:") or any(
         name.startswith(("certificate", "client", "proxy")) for name in (*account.cluster, *account.user)
     )

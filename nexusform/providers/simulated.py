@@ -84,7 +84,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     if operation not in OPERATIONS:
         raise ProviderProblem(f'fault: operation must be one of {", ".join(OPERATIONS)}, not "{operation}".')
     address = str(block["address"])
-    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)
+    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)  # * is a wildcard
     times = block.get("times")
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):
@@ -226,7 +226,7 @@ class SimulatedProvider:
         for request in requests:
             faults = self._faults.trigger("read", request.address)
             self._apply_delays_and_failures(faults, after_effect=True)
-            existing: Mapping[str, Any] | None = request.attributes or None
+            existing: Mapping[str, Any] | None = request.attributes or None  # {}: state does not contain the object
             if self._reality:
                 existing = self._reality.get_attributes(request.key)
             answers = _list_answers(faults)
@@ -245,6 +245,7 @@ class SimulatedProvider:
 
             now = read_clock()
             planned = record_result(planned, now, now, SUCCEEDED)
+        # A create is idempotent: an earlier run may have created the object.
         result = existing if existing is not None else apply_answer(planned, _list_answers(faults))
         if self._reality and existing is None:
             self._reality.set_attributes(request.key, result)
@@ -316,7 +317,7 @@ def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults:
 
 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
-    """Return the result of an update: changed values as planned, others as existing."""
+    """Return the result of an update: values changed by the plan as planned, others as in the real object."""
     if planned == prior:
         return existing
     if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(existing, Mapping):

@@ -91,7 +91,7 @@ class Reality:
         with self._lock:
             objects = self._get_objects()
             before = objects.get(key)
-            if attributes is None and before is None:
+            if attributes is None and before is None:  # nothing to remove
                 return
             _set_object(objects, key, attributes)
             self._last_number += 1
@@ -105,12 +105,13 @@ class Reality:
         with self._flushing:
             if ticket in self._failures:
                 raise self._failures.pop(ticket)
-            if self._last_durable >= ticket:
+            if self._last_durable >= ticket:  # another caller wrote it
                 return
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
+                    # The log of an earlier run must be merged before new lines are appended.
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
                         self._rewrite_file()
@@ -150,7 +151,7 @@ class Reality:
             self._log_size += len(lines)
             self._known_marks = self._read_file_identities()
         except OSError as problem:
-            if self._log is not None:
+            if self._log is not None:  # remove the written part of the lines
                 try:
                     os.ftruncate(self._log, self._log_size)
                     os.lseek(self._log, self._log_size, os.SEEK_SET)
@@ -160,7 +161,7 @@ class Reality:
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
 
     def _rewrite_file(self) -> None:
-        """Write the whole file atomically, then delete the log."""
+        """Write the whole file atomically, then delete the log. Raises ProviderProblem if the file is not written."""
         self._reject_concurrent_file_change()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +193,7 @@ class Reality:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
-        """Return the objects, read once: the file, then the log."""
+        """Return the objects, read once: the file, then changes of an interrupted run in the log."""
         if self._objects is None:
             self._known_marks = self._read_file_identities()
             objects = _parse_objects(_read_reality_file(self._path), self._path)
@@ -248,6 +249,7 @@ def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
 
 
 def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
+    """Parse the content of a reality file; an empty one has no objects. Raises ProviderProblem."""
     if not content.strip():
         return {}
     try:

@@ -35,21 +35,21 @@ _NO_OBJECT = ObjectState({}, 0)
 def build_changes(
     instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState, evaluation: Evaluation
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Build a change per instance in planning order, then per deposed object. Numbers new objects."""
+    """Build a change per instance in planning order, then per deposed object, and problems; number new objects."""
     blocks = {block.address: block for block in order.blocks}
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
-    last = prior.state.last_creation
+    last_number = prior.state.last_creation
     configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
     for instance in instances.values():
-        if instance.prior is None and instance.planned is None:
+        if instance.prior is None and instance.planned is None:  # invalid, or with deposed objects only
             continue
         is_created = instance.action in _CREATE_ACTIONS
-        last += is_created
+        last_number += is_created  # True adds 1
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
         problems += _check_kept_object(instance)
-        change = _build_change_of_instance(instance, block, last if is_created else 0)
+        change = _build_change_of_instance(instance, block, last_number if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
                 configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_literal_paths()))
@@ -77,7 +77,7 @@ def build_changes(
 
 
 def _is_object_unselected(instance: Instance | None) -> bool:
-    """Return whether an object is outside the selection, and with it its deposed objects."""
+    """Return whether an existing object is outside the selection, and with it its deposed objects."""
     if instance is None or instance.prior is None:
         return False
     return instance.block is None and instance.action is Action.NO_OP
@@ -111,7 +111,7 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         private=_select_private_note_after_plan(instance),
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
-    if not is_removed:
+    if not is_removed:  # the object exists after the plan
         change = replace(
             change,
             creation=creation or instance.prior_creation,
@@ -124,9 +124,9 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the private note after the plan: a new one or the old, with earlier predictions and open changes."""
+    """Return the note after the plan: the prior one, or a new one with earlier predictions and open changes."""
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
-    if instance.private is None:
+    if instance.private is None:  # unchanged; a replaced object loses its note
         return prior_note
     note = dict(instance.private)
     for key in _PRESERVED_KEYS:
@@ -136,7 +136,7 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
 
 
 def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the error for a destroyed object with prevent_destroy."""
+    """Return the error for a destroyed object with prevent_destroy, or the problems of evaluating prevent_destroy."""
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
     problems: list[Diagnostic] = []
@@ -190,9 +190,10 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
 def _evaluate_prevent_destroy(
     condition: Expression, instance: Instance, block: ResourceBlock, evaluation: Evaluation
 ) -> tuple[bool, list[Diagnostic]]:
-    """Return the value of prevent_destroy in the module instance of an object; null is false."""
+    """Return the value of prevent_destroy in the module instance of an object, and its problems; null is false."""
     evaluation = evaluation.create_reporting_copy()
     modules = evaluation.list_module_instances(block.address.module)
+    # None if the module instance is removed with the object: the value is unknown.
     module = next((module for module in modules if module.path == instance.address.module), None)
     value = evaluation.evaluate_expression(condition, evaluation.build_scope(module)) if module is not None else None
     if value is None and evaluation.diagnostics:
@@ -209,7 +210,7 @@ def _evaluate_prevent_destroy(
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Return errors for two objects of one type with the same id, which providers cannot distinguish."""
+    """Return errors for objects of one type with the same id: providers cannot distinguish these."""
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():
@@ -235,7 +236,7 @@ def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectStat
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
         recorded, observed = state.instances.get(address, EMPTY_INSTANCE).current, refreshed[address]
-        if recorded is None:
+        if recorded is None:  # only deposed objects
             continue
         attributes = observed.attributes if observed is not None else None
         if attributes != recorded.attributes:

@@ -24,8 +24,9 @@ from nexusform.plans.site_capacity.occupancy import select_without_new_sharing
 
 
 class _PlanActions(Struct, frozen=True):
-    """Actions of a plan by resource address: changed resources, those with added bindings or pods, with newly
-    waiting pods, and with any changed pod. `adds_vms` and `removes_vms` cover all sites.
+    """Actions of a plan, as addresses of resources: changed ones, those with changed texts (documents), with added
+    bindings or pods, with newly waiting pods, and with any changed pod. `adds_vms` and `removes_vms` cover all sites.
+    `has_predecessor`: an earlier apply wrote the state.
     """
 
     has_predecessor: bool
@@ -40,7 +41,7 @@ class _PlanActions(Struct, frozen=True):
 
 
 def mark_existing_findings(plan: Plan) -> Plan:
-    """Return the plan with its existing findings marked."""
+    """Return the plan with its findings marked if they existed before."""
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages: set[tuple[str, str]] = set()
@@ -53,7 +54,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
             addresses.add(str(pool.address))
             if (site.id, pool.cluster) in new_shortages:
                 caused_by_plan.add(str(pool.address))
-    existing_addresses = {
+    existing_addresses = {  # by kind: a finding of the kind at one of these addresses existed before
         "no-surge-capacity": frozenset(addresses - caused_by_plan),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
@@ -68,11 +69,11 @@ def mark_existing_findings(plan: Plan) -> Plan:
 
 def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
     """Return whether a finding existed before; `existing_addresses` had a finding of this kind before."""
-    if diagnostic.severity is Severity.ERROR:
+    if diagnostic.severity is Severity.ERROR:  # an error always stops the plan
         return False
     if diagnostic.address in existing_addresses:
         return True
-    cause = _CAUSE_OF.get(diagnostic.id, "")
+    cause = _CAUSE_OF.get(diagnostic.id, "")  # "": caused by this plan
     return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
 
 
@@ -105,7 +106,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
         resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
         resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),
-        # Pods that keep waiting are excluded.
+        # Pods waiting before and after are excluded.
         resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
         resources_with_changed_pods=changed_pods,
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
@@ -119,7 +120,7 @@ def _merge_addresses(addresses: Mapping[Effect, set[str]], effects: Iterable[Eff
 
 
 def _has_changed_text(change: Change) -> bool:
-    """Return whether a text of a resource differs: documents are texts, or several by name."""
+    """Return whether a document of a resource differs: an argument with a text, or with several texts by name."""
     before, after = get_mapping(change.before), get_mapping(change.after)
     return any(before.get(name) != value and _is_text_or_text_mapping(value) for name, value in after.items())
 

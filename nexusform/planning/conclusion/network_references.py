@@ -26,8 +26,8 @@ _NO_LISTS: Final = AttachableNetworks((), ())
 
 
 def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
-    """Yield a warning for each network in the azure block of a changed cluster, pool or VM without this network
-    on its site. Sites without a list of networks are not checked.
+    """Yield a warning for each network in the `azure` block of a changed cluster, pool or VM if its site lacks the
+    network, or lists it as unusable. Sites without a list of networks of its type are not checked.
     """
     for change, vms, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)
@@ -42,11 +42,8 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 continue
             available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
             reason = f"is in the state {state}" if state else "is not on this site"
-            remedy = (
-                f"Usable networks: {format_first_items(available, _MAX_NAMES)}."
-                if available
-                else "No network is usable."
-            )
+            names = format_first_items(available, _MAX_NAMES)
+            remedy = f"Usable networks: {names}." if available else "No network is usable."
             detail = (
                 f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
                 "Create the network first, or set another one."
@@ -56,7 +53,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
-    """Yield the facts used by changed clusters, pools and VMs that the export lacks, or no export contains."""
+    """Yield the kinds of facts used by changed clusters, pools and VMs but missing in the export of their site."""
     unlisted_types: set[str] = set()
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
@@ -67,7 +64,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
                 uses_networks = True
                 unlisted_types |= {match[1]} - set(networks.types)
     yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
-    if uses_networks:
+    if uses_networks:  # no export contains these facts, nor the next ones
         yield "isolation domains and their racks"
     if uses_hugepages:
         yield "hugepages of machines"
@@ -81,7 +78,7 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield the changed clusters, pools and VMs with the listed networks of their site; simulated sites list none."""
+    """Yield changed clusters, pools and VMs with the networks of their site; not on simulated sites without a list."""
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         vms = result.objects.get(change.address)
@@ -94,7 +91,7 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
 
 
 def _list_network_ids(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
-    """List the texts in azure blocks by path; others refer to no network."""
+    """Yield the Azure resource ids in `azure` blocks, each with its path; other arguments refer to no network."""
     if isinstance(value, str):
         if "azure" in path and "/providers/" in value:
             yield path, value

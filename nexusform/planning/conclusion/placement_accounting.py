@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -42,26 +43,26 @@ def compute_totals(
     sites: Mapping[str, SitePlan] | None = None,
     observed_attributes: Mapping[Address, Attributes] | None = None,
 ) -> AccountingResult:
-    """Compute the totals of all objects. `sites` are the sites after the plan, if known: no VM may stay on a missing
-    machine. `observed_attributes` are attributes from data sources: the bindings in them exist regardless of state.
+    """Compute the totals of all VMs, bindings and pods. `sites` are those after the plan, if known: no VM may stay on a
+    missing machine. `observed_attributes` are attributes from data sources: bindings in them exist regardless of state.
     """
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
-    totals_by_kind: dict[str, Counter[str]] = {}  # and by field of PlacementTotal
+    totals_by_kind: dict[str, Counter[str]] = {}  # counts by kind, and by field of PlacementTotal
     mistakes: list[str] = []
     for change in changes:
-        kind_of_type = types.get(change.address.type)
-        if change.deposed or kind_of_type is None:
+        resource_type = types.get(change.address.type)
+        if change.deposed or resource_type is None:  # a deposed object has no VMs to account for
             continue
-        for kind in list_placement_kinds(kind_of_type):
+        for kind in list_placement_kinds(resource_type):
             own_rows = rows_of.pop((change.address, kind), [])
             totals_of_kind = totals_by_kind.setdefault(kind, Counter())
-            side = change.before
+            attributes_before = change.before
             if observed_attributes is not None and KINDS[kind].is_observable:
-                side = observed_attributes.get(change.address, side)
-            before = collect_names(kind, kind_of_type, side)
-            mistakes += _add_object_to_totals(totals_of_kind, change, kind, kind_of_type, own_rows, before)
-            if kind_of_type.vms is not None and sites is not None:
-                mistakes += _find_stranded_vms(change, kind_of_type.vms, own_rows, sites)
+                attributes_before = observed_attributes.get(change.address, attributes_before)
+            before = collect_names(kind, resource_type, attributes_before)
+            mistakes += _add_object_to_totals(totals_of_kind, change, kind, resource_type, own_rows, before)
+            if resource_type.vms is not None and sites is not None:
+                mistakes += _find_stranded_vms(change, resource_type.vms, own_rows, sites)
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
     totals: list[PlacementTotal] = []
     for kind in sorted(totals_by_kind, key=get_kind_order):
@@ -73,18 +74,17 @@ def compute_totals(
 
 
 def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
-    """Yield the error for a plan that does not account for all objects."""
-    for mistake in mistakes:
+    """Yield the error for a plan with inconsistent totals: the first mistake only."""
+    for mistake in islice(mistakes, 1):
         detail = (
             f"{mistake} This is a bug in nexusform, not in the configuration. No changes were made. "
             "Report it with the configuration and the state."
         )
         yield build_error("unbalanced-plan-totals", detail)
-        return
 
 
 def list_placement_kinds(resource_type: ResourceType) -> tuple[str, ...]:
-    """Return the kinds of objects contained in a resource type."""
+    """Return the kinds of placed objects in a resource of this type: VMs, or for example bindings and pods."""
     return (VM,) if resource_type.vms is not None else resource_type.placement_kinds
 
 
@@ -96,7 +96,7 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add the contents of one object, which contained `before`, to the totals of a kind; yields inconsistencies."""
+    """Add one resource (its names before the plan: `before`) to the totals of a kind; yield inconsistencies."""
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
         totals["stays"] += before.total()
@@ -107,20 +107,18 @@ def _add_object_to_totals(
         row_counts.add_row_to_counts(row)
     existing, added = row_counts.existing, row_counts.added
     if change.action is Action.FORGET:
-        # Forgotten objects leave the state, also if they do not keep running.
+        # Forgotten objects leave the state, even those losing their machine.
         row_counts.removed += row_counts.lost_names
     totals.update(row_counts.totals)
     totals["comes"] += added.total()
     totals["loses_machine"] += row_counts.lost_names.total()
     if kind != VM:
-        # Observed pods and bindings exist, although state does not contain them.
-        before |= existing
+        before |= existing  # observed pods and bindings exist, although state does not contain them
     totals["before"] += before.total()
-    # Existing objects without a row stay.
-    totals["stays"] += before.total() - existing.total()
+    totals["stays"] += before.total() - existing.total()  # existing objects without a row
     for name in sorted({*before, *after, *existing, *added}):
         expected_after = before[name] - row_counts.removed[name] + added[name]
-        if existing[name] > before[name] or after[name] != expected_after:
+        if existing[name] > before[name] or after[name] != expected_after:  # a row too many or too few
             yield (
                 f'{change.address}: of {kind} "{name}" there {_format_count_with_verb(before[name])} before and '
                 f"{_format_count_with_verb(after[name])} after, but the rows of the plan differ."
@@ -143,7 +141,7 @@ class _PlacementRowCounts(Struct):
     def add_row_to_counts(self, row: PlacementChange) -> None:
         """Add a row to the counts. Totals omit lost objects, and new ones except VMs without a machine before."""
         effect = compute_effect(row)
-        if effect is Effect.NOT_CREATED:
+        if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return
         name = _format_placed_object_name(row)
         if row.action is PlacementAction.PLACE:
@@ -160,7 +158,7 @@ class _PlacementRowCounts(Struct):
         elif effect is Effect.RECREATED:
             self.totals["recreated"] += 1
         elif effect is Effect.PLACED and row.kind == VM:
-            # Nothing moves: the VM had no machine before.
+            # A VM without a machine counts as new: `before` counts its name, so subtract it again.
             self.totals["comes"] += 1
             self.totals["before"] -= 1
         else:
@@ -170,7 +168,7 @@ class _PlacementRowCounts(Struct):
 def mark_waiting_pods(
     rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return the rows with waiting pods of the state marked as existing: they move or stay."""
+    """Return the rows; those placing a pod already waiting in state become rows of an existing pod: moved or kept."""
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:
@@ -189,7 +187,7 @@ def mark_waiting_pods(
             row_counts.add_row_to_counts(row)
         for row in placing:
             name = _format_placed_object_name(row)
-            if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
+            if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:  # counted twice
                 waiting_rows.add(id(row))
                 row_counts.added[name] -= 1
     return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
@@ -206,7 +204,7 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
 
 
 def _format_placed_object_name(row: PlacementChange) -> str:
-    """Return the name of a row's object on both sides of a change."""
+    """Return the name of a row's object as `collect_names` returns it."""
     return KINDS[row.kind].format_name(row.pool, row.object)
 
 
@@ -220,8 +218,8 @@ def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes
 def _find_stranded_vms(
     change: Change, family: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
-    """Yield an inconsistency for VMs that would stay on missing machines without a row."""
-    if not change.after:
+    """Yield an inconsistency for each VM on a missing machine after the plan, unless a row reports it as lost."""
+    if not change.after:  # all are removed
         return
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])

@@ -127,7 +127,7 @@ def build_plan(
     outputs: RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
-    """Build the plan from everything computed before."""
+    """Build the plan from the planned instances and the results of the placement phases, and validate it."""
     request, prior, parts = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
@@ -185,6 +185,7 @@ def build_plan(
 def _sample_numa_cells(
     outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
+    """Return how the plan depends on unknown NUMA cells (None: not at all), and the warning about it."""
     if not any(site.base.is_sampled for site in outcome.sites.values()):
         return None, ()
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
@@ -198,6 +199,7 @@ def _has_planning_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
 
 
 def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> MachineActionOrder | None:
+    """Order the machine actions (restart, replace and so on); None without any, to load no module for them."""
     if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION):
         return None
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
@@ -209,7 +211,7 @@ def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult)
 def _build_changes_of_instances(
     blocks: BlockPlanner, outcome: PlacementPhasesResult, *, has_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Build the changes; an unknown `prevent_destroy` is no error of its own after other errors."""
+    """Build the changes and their problems; after other errors, an unknown `prevent_destroy` is no further one."""
     changes, problems = build_changes(blocks.instances, blocks.order, blocks.prior, outcome.evaluation)
     return changes, [problem for problem in problems if not has_errors or problem.id != "invalid-prevent-destroy"]
 
@@ -253,7 +255,7 @@ def _build_result(
 
 
 def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
-    """Return advice on probable renames."""
+    """Return advice on probable renames, only for normal plans with deletions."""
     instances = blocks.instances.values()
     if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
         return ()
@@ -264,7 +266,7 @@ def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChan
 
 
 def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the first diagnostics, and further ones only while there are no errors."""
+    """Return the first diagnostics, then each further group unless there are errors before it."""
     combined = list(first)
     for diagnostics in further:
         combined += [] if has_errors(combined) else diagnostics
@@ -280,7 +282,7 @@ def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[Place
 
 
 def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> PlanResult:
-    """Build a plan without changes: only errors. All objects in state stay."""
+    """Build a plan with errors only: all objects in state stay unchanged."""
     from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
 
     totals = compute_totals(
@@ -294,8 +296,8 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
 def build_refresh_plan(
     request: PlanRequest, prior: PriorState, diagnostics: Iterable[Diagnostic], evaluation: Evaluation
 ) -> PlanResult:
-    """Build a plan that records the refreshed objects, new addresses and the resulting outputs. Objects stay
-    unchanged, except VMs on missing machines. `evaluation` uses the current objects.
+    """Build a refresh-only plan: it records the refreshed objects, new addresses and the resulting outputs. Objects
+    stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
     """
     from nexusform.planning.conclusion.refresh_changes import (
         build_moved_changes,
@@ -343,20 +345,20 @@ def build_refresh_plan(
 def _collect_upgrades_and_warnings(
     vms: Iterable[VmObject], outcome: PlacementPhasesResult
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
-    """Return the pools to re-create, and the warnings about blocked upgrades."""
+    """Return the pools to re-create, and the warnings about upgrades blocked by PodDisruptionBudgets."""
     vms = list(vms)
-    if not any(item.request.actions.recreations for item in vms):
+    if not any(vm_object.request.actions.recreations for vm_object in vms):  # no pool is re-created
         return (), ()
     from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions]))
+    upgrades = tuple(build_upgrades(vms, [part.find_disruptions for part in outcome.contributions]))
     return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
 
 
 def _measure_certainty(
     outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Return the number of samples, and the frequencies corrected by the accuracy so far."""
+    """Return the number of samples, and the certainties by site, corrected by the accuracy of earlier predictions."""
     samples, certainties = measure_site_certainties(
         outcome.sites,
         request.samples,
@@ -374,24 +376,24 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the replay scores of sites under their rack_spread, and the prediction accuracy."""
+    """Yield the prediction accuracy of sites: of the last replay under their rack_spread, and of earlier plans."""
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
         predictions = compute_score(parse_record(note))
         not_verified = get_text(note, NOT_VERIFIED_KEY)
         rack_spread = get_text(attributes, "scheduler", "rack_spread") or RackSpread.POOL.value
-        recorded = get_mapping(note, PREDICTION_KEY, rack_spread)
-        if not (recorded or predictions or not_verified):
+        replay_scores = get_mapping(note, PREDICTION_KEY, rack_spread)
+        if not (replay_scores or predictions or not_verified):
             continue
         name_parts = [attributes.get("namespace"), attributes.get("name")]
         yield SitePredictionAccuracy(
             site="/".join(str(part) for part in name_parts if part),
-            hits=recorded.get("hits", 0),
-            verified_count=recorded.get("judged", 0),
-            unverified_count=recorded.get("not_judged", 0),
-            certain_hits=recorded.get("sure"),
-            random_hits=recorded.get("chance"),
+            hits=replay_scores.get("hits", 0),
+            verified_count=replay_scores.get("judged", 0),
+            unverified_count=replay_scores.get("not_judged", 0),
+            certain_hits=replay_scores.get("sure"),
+            random_hits=replay_scores.get("chance"),
             predictions=predictions,
             not_verified=not_verified,
         )
@@ -404,7 +406,7 @@ def _validate_plan(
     certainty: Mapping[str, SiteCertainty] | None,
 ) -> PlanValidation:
     """Validate the outcome. While there are other errors, capacity and separation are not reported: they
-    would change with the fix. `certainty` is set if there are separation rules.
+    would change with the fix. `certainty` is None without separation rules.
     """
     vms = outcome.vms.values()
     instances = blocks.instances
@@ -427,7 +429,7 @@ def _validate_plan(
         if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
     ]
     failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
-    # Values that depend on a VM without capacity are unknown for that reason.
+    # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
@@ -453,11 +455,12 @@ def _validate_plan(
 def _collect_domain_findings(
     outcome: PlacementPhasesResult, instances: Mapping[Address, Instance], *, risks: bool
 ) -> list[Diagnostic]:
+    """Return the findings of all domains; `risks` (of running pods) only if everything is placed."""
     return list(chain.from_iterable(part.collect_findings(instances, risks=risks) for part in outcome.contributions))
 
 
 def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
-    """Return the plan with its inputs and all diagnostics."""
+    """Return the plan with its inputs and all diagnostics, each once; with errors, without advice on placements."""
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
@@ -498,44 +501,43 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_variables: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences. Consequences follow from a block with
+    """Return the diagnostics of the phases without consequences of others. Consequences follow from a block with
     errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
     or from an unknown value in the description of a rack or site.
     """
     if has_rejected_variables:
         has_earlier_errors = True
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
-    remaining = _remove_dependents_of_errors(diagnostics, order)
-    has_unknown_placements = any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining)
+    causes = _remove_dependents_of_errors(diagnostics, order)
+    has_unknown_placements = any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in causes)
     if not has_earlier_errors and not has_unknown_placements:
-        return remaining
+        return causes
+    # Without earlier errors, an unknown placement argument is itself the cause.
     consequences = _CONSEQUENCES if has_earlier_errors else _CONSEQUENCES - {UNKNOWN_PLACEMENT}
-    return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
+    return [diagnostic for diagnostic in causes if diagnostic.id not in consequences]
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
-    """Remove diagnostics about arguments that are unknown only because their block or a referenced one has errors."""
-    in_error = {
+    """Remove diagnostics about unknown placement arguments if their block or a referenced one has another error."""
+    blocks_with_errors = {
         parse_address(diagnostic.address).config_address
         for diagnostic in select_errors(diagnostics)
         if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
     }
-    if not in_error:
-        return list(diagnostics)
 
     def is_consequence(diagnostic: Diagnostic) -> bool:
         if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
             return False
         block = parse_address(diagnostic.address).config_address
-        needs = find_reachable([block], order.get_direct_dependencies)
-        return not in_error.isdisjoint(needs)
+        needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
+        return not blocks_with_errors.isdisjoint(needs)
 
     return [diagnostic for diagnostic in diagnostics if not is_consequence(diagnostic)]
 
 
 def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return each diagnostic once, errors first, otherwise in order. If data could not be read, diagnostics
-    about unknown repetitions and arguments are dropped, because everything derived from the data is unknown.
+    """Return each diagnostic once, errors first, otherwise in order. If a data source has errors, diagnostics about
+    unknown repetitions and arguments are dropped, because everything derived from its data is unknown.
     """
     listed = list(diagnostics)
     if not listed:

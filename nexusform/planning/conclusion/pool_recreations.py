@@ -25,11 +25,11 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield the clusters with whole pools to re-create, a record for each reason; a separate pool counts with
-    its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id).
+    """Yield the clusters with whole pools to re-create, a record for each reason; a pool with its own resource counts
+    for its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id).
     """
     objects, disruptions = list(objects), list(disruptions)
-    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}
+    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner and trigger
     for vms in objects:
         if vms.request.demand is None:
             continue
@@ -39,7 +39,7 @@ def build_upgrades(
                 members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
-        _, _, cluster_id = owner.partition(":")
+        _, _, cluster_id = owner.partition(":")  # after the prefix of the owner
         nodes = frozenset(chain.from_iterable(_list_recreated_names(vms, pool, trigger) for vms, pool in members))
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = []
@@ -54,7 +54,7 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
     """Yield a warning for each cluster with nodes that cannot be drained because of a budget."""
     instances = {vms.instance.address: vms.instance for vms in objects}
     for upgrade in upgrades:
-        if not (upgrade.is_rolling and upgrade.budgets):
+        if not (upgrade.is_rolling and upgrade.budgets):  # only an upgrade drains its nodes
             continue
         names = format_first_items(upgrade.budgets, _MAXIMUM_NAMED)
         budgets = f"{select_word_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
@@ -70,12 +70,10 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
 
 
 def _find_pool_trigger(vms: VmObject, pool: PoolDemand) -> str:
-    """Return the trigger of re-creating a whole pool: version or argument; "" for none."""
+    """Return the trigger of re-creating a whole pool: the Kubernetes version, else a changed argument; "" for none."""
     triggers = {vms.request.actions.recreations.get(key, "") for key in pool.keys}
-    if ROLLING in triggers:
-        return ROLLING
-    pool_triggers = {name for name, _ in pool.triggers}
-    return next((trigger for trigger in sorted(triggers) if trigger in pool_triggers), "")
+    argument_triggers = {name for name, _ in pool.triggers}
+    return ROLLING if ROLLING in triggers else min(triggers & argument_triggers, default="")
 
 
 def _list_recreated_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iterator[str]:
@@ -87,6 +85,7 @@ def _list_recreated_names(vms: VmObject, pool: PoolDemand, trigger: str) -> Iter
 def _build_upgrade(
     first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], disruptions: Sequence[DrainObstacles]
 ) -> Upgrade:
+    """Build the record of the pools of one cluster; it has versions (before, after) only for a Kubernetes upgrade."""
     assert first_object.request.demand is not None
     before = after = ""
     if trigger == ROLLING:
@@ -110,9 +109,10 @@ def _build_upgrade(
 def _build_pool_upgrade(
     vms: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
 ) -> PoolNodeRecreation:
-    """Build the upgrade of one pool. Rolling: with surge, new VMs are created before old ones are removed,
-    without surge after. Otherwise all VMs are removed first, also if another argument of the pool changes
-    with the version. VMs re-created for a reason of their own (a machine) are down meanwhile.
+    """Build the record of one re-created pool. With a new version, VMs are replaced batch by batch: with surge, new VMs
+    are created before old ones are removed, without surge after. Otherwise all VMs are removed first, also if another
+    argument of the pool changes with the version. VMs re-created for a reason of their own (a machine) are down
+    meanwhile.
     """
     keys = pool.keys
     recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
@@ -121,7 +121,7 @@ def _build_pool_upgrade(
     other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
-    failed_batch, reason = 0, ""
+    failed_batch, reason = 0, ""  # batches count from 1
     for index, key in enumerate(recreated):
         if key in vms.placements.failures:
             failed_batch, reason = index // batch + 1, vms.placements.failures[key].reason
@@ -132,7 +132,7 @@ def _build_pool_upgrade(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        concurrent_vms=down_count or batch_count,
+        concurrent_vms=down_count or batch_count,  # with surge, the old and the new VMs of a batch
         batches=-(-len(recreated) // batch),  # rounded up
         surges=uses_surge and not other_count,
         minimum_up=len(keys) - down_count,
@@ -147,7 +147,7 @@ def _build_pool_upgrade(
 
 
 class _ScaleInPools:
-    """Pools with a scale-in; the platform chooses their VMs. With capacity for all, any choice fits."""
+    """Pools with a scale-in of VMs chosen by the platform. With capacity for all of these VMs, any choice fits."""
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         self._pools: dict[str, list[_Pool]] = {}  # by site id
@@ -158,16 +158,20 @@ class _ScaleInPools:
                     self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained."""
+        """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained: its
+        placement depends on them. Return () if it fits in any case.
+        """
         site = vms.request.site
         if site is None or site.id not in self._pools:
             return ()
-        own = _get_pool_name(vms, pool)
-        other_pools = [pool_pair for pool_pair in self._pools[site.id] if _get_pool_name(*pool_pair) != own]
+        own_name = _get_pool_name(vms, pool)
+        other_pools = [
+            (other, prior) for other, prior in self._pools[site.id] if _get_pool_name(other, prior) != own_name
+        ]
         if not other_pools:
             return ()
-        # The outcome depends only on the excluded pool with a scale-in, if any.
-        excluded = own if len(other_pools) < len(self._pools[site.id]) else ("", "")
+        # All pools of a site without a scale-in of their own have the same other pools: one replay for all.
+        excluded = own_name if len(other_pools) < len(self._pools[site.id]) else ("", "")
         if (site.id, excluded) not in self._outcomes:
             scheduler = site.base.copy()
             for other_object, prior in other_pools:

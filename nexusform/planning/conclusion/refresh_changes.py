@@ -20,8 +20,15 @@ from nexusform.state.objects import InstanceState, ObjectState, iterate_current_
 def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
     """Yield a no-op change for every object."""
     for address, current in _sort_objects(instances):
-        values, number = current.attributes, current.creation
-        yield Change(address, Action.NO_OP, values, values, current.provider, number, number)
+        yield Change(
+            address=address,
+            action=Action.NO_OP,
+            before=current.attributes,
+            after=current.attributes,
+            provider=current.provider,
+            creation=current.creation,
+            prior_creation=current.creation,
+        )
 
 
 def _sort_objects(instances: Mapping[Address, InstanceState]) -> list[tuple[Address, ObjectState]]:
@@ -33,17 +40,16 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
     for address in sorted(prior.previous, key=compute_address_order):
         current = prior.get_object(address)
         if current is not None:
-            values, number, marks = current.attributes, current.creation, current.sensitive
             yield Change(
-                address,
-                Action.NO_OP,
-                values,
-                values,
-                current.provider,
-                number,
-                number,
-                marks,
-                marks,
+                address=address,
+                action=Action.NO_OP,
+                before=current.attributes,
+                after=current.attributes,
+                provider=current.provider,
+                creation=current.creation,
+                prior_creation=current.creation,
+                sensitive_before=current.sensitive,
+                sensitive_after=current.sensitive,
                 previous_address=prior.previous[address],
                 dependencies=current.dependencies,
                 create_before_destroy=current.create_before_destroy,
@@ -53,7 +59,7 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
-    """Yield warnings for objects with a change that failed or is in progress since an earlier apply."""
+    """Yield a warning for each object with a change of an earlier apply, failed or still in progress."""
     for address, current in _sort_objects(prior.instances):
         unfinished = get_mapping(current.private, UNFINISHED_KEY)
         if unfinished:
@@ -77,9 +83,9 @@ def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -
 def list_lost_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten before."""
+    """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten (not in state) before."""
     recorded = ((address, current.attributes) for address, current in prior.state.list_current_objects())
-    managed = list_machines(build_inventory(recorded, types))
+    recorded_machines = list_machines(build_inventory(recorded, types))
     for address, current in _sort_objects(prior.instances):
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
@@ -89,8 +95,8 @@ def list_lost_rows(
         site = sites.get(site_id)
         for vm in resource_type.vms.list_existing_vms(current.attributes):
             if site is None or vm.placement.machine not in site.machines:
-                was_managed = (site_id, vm.placement.machine) in managed
-                trigger = MACHINE_REMOVED if was_managed else MACHINE_FORGOTTEN
+                is_recorded = (site_id, vm.placement.machine) in recorded_machines
+                trigger = MACHINE_REMOVED if is_recorded else MACHINE_FORGOTTEN
                 yield PlacementChange(
                     address=address,
                     kind=VM,

@@ -31,7 +31,7 @@ _Group: TypeAlias = dict[object, Instance]
 def build_rename_diagnostics(
     instances: Collection[Instance], removed_vms: Mapping[Address, int]
 ) -> Iterator[Diagnostic]:
-    """Yield advice for each deletion with exactly one similar new object; a warning if it removes VMs."""
+    """Yield advice for each deletion with exactly one similar new object, with another id if it removes VMs."""
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
@@ -42,6 +42,7 @@ def build_rename_diagnostics(
             created_by_type[instance.address.type].append(instance)
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
         deleted, created = deleted_by_type[name], created_by_type[name]
+        # A block with prior objects is not new: its new keys are compared with its own removed keys only.
         in_new_blocks = [instance for instance in created if instance.address.config_address not in existing_blocks]
         renamed_blocks = _pair_similar_blocks(deleted, in_new_blocks)
         for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
@@ -81,24 +82,22 @@ def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
 
 
 def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
-    """Yield the groups with exactly one similar group on the other side."""
+    """Yield the pairs of similar groups without another similar partner on either side."""
     if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
-        return
+        return  # every pair is compared
     similar_pairs = [pair for pair in product(old, new) if _has_only_similar_instances(*pair)]
     for before, after in similar_pairs:
-        partners = sum(before is first or after is second for first, second in similar_pairs)
-        if partners == 1:
+        if sum(before is first or after is second for first, second in similar_pairs) == 1:  # only this pair
             yield before, after
 
 
 def _has_only_similar_instances(before: _Group, after: _Group) -> bool:
-    if before.keys() != after.keys():
-        return False
-    return all(_is_similar_instance(before[key], after[key]) for key in before)
+    """Return whether two groups have the same keys, with a similar instance for each."""
+    return before.keys() == after.keys() and all(_is_similar_instance(before[key], after[key]) for key in before)
 
 
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
-    """Return whether the existing object matches the new configuration. An unset name stays unchanged."""
+    """Return whether the deleted object matches all configured arguments, except a name derived from the block."""
     configured = {name for name, value in get_mapping(created.config).items() if value is not None}
     if created.locate(("name",)) in (None, created.locate(())):
         configured.discard("name")  # the block's own name is the default

@@ -64,12 +64,12 @@ from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Return the result with `sites` and `capacity` in its plan, and existing findings marked. A plan with errors has
-    the current VMs and no capacity; if only placement failed, also the VMs that it would have placed.
+    """Return the result with sites, capacities and the last findings in its plan, and with existing findings marked. A
+    plan with errors has the current VMs and no capacity; if only placement failed, also the VMs it could place.
     """
     result = _add_site_problems(result, registries)
     plan = result.plan
-    order = {change.address: position for position, change in enumerate(plan.changes)}
+    order_in_plan = {change.address: position for position, change in enumerate(plan.changes)}
     before = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes)
     after = before
     if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
@@ -79,11 +79,10 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     if not plan.errored:
         capacity = compute_headroom(before, after)
         other_capacity = _collect_site_resource_capacity(result, before, after)
-    # `order` is that of the objects in the plan.
     site_ids = sorted({*before, *after})
-    sites = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
+    sites = tuple(_build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids)
     rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
-    lost_vms = {tuple(row) for row in rows}
+    lost_vms = {tuple(row) for row in rows}  # site id, machine, name
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
@@ -106,10 +105,10 @@ def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> Sit
 
 
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Add the problems of Kubernetes versions and networks."""
+    """Add the problems of Kubernetes versions and networks to the plan, and the facts missing to find more."""
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
-        return result
+        return result  # neither an existing cluster nor a site read by a provider
     from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
     from nexusform.planning.conclusion.version_changes import check_version_changes
 
@@ -126,13 +125,12 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
 
 
 def _is_placement_known(plan: Plan) -> bool:
-    """Return whether all errors are about placement, so that everything else is known."""
-    errors = plan.errors
-    if not errors:
+    """Return whether there are no errors besides placement, so that everything else is known."""
+    if not plan.errors:
         return True
     from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED
 
-    return all(problem.id in (DOES_NOT_FIT, SEPARATION_VIOLATED) for problem in errors)
+    return all(problem.id in (DOES_NOT_FIT, SEPARATION_VIOLATED) for problem in plan.errors)
 
 
 def _collect_site_resource_capacity(
@@ -146,17 +144,18 @@ def _collect_site_resource_capacity(
     claims_by_cluster = dict(
         chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
     )
-    claims = [{cluster: sides[index] for cluster, sides in claims_by_cluster.items()} for index in (0, 1)]
-    declared: dict[str, str] = {}
+    claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
+    claims_after = {cluster: claims for cluster, (_, claims) in claims_by_cluster.items()}
+    network_by_cluster: dict[str, str] = {}
     for change in plan.changes:
         network = find_configured_node_network(get_mapping(change.after))
         if network:
-            declared[get_text(change.after, "name")] = network
+            network_by_cluster[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
     for site, _, supplies in observed_sites:
         sides = [
-            count_nodes(side[site].pools, declared, side_claims) if site in side else ClusterNodeCounts()
-            for side, side_claims in zip((before, after), claims, strict=True)
+            count_nodes(side[site].pools, network_by_cluster, claims) if site in side else ClusterNodeCounts()
+            for side, claims in ((before, claims_before), (after, claims_after))
         ]
         rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
@@ -174,27 +173,36 @@ def _iterate_observed_sites(plan: Plan) -> Iterator[tuple[str, Change, SiteResou
 def compute_headroom(
     before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteSkuCapacity, ...]:
-    """Compute the capacity of every site for every VM SKU in use: by site id, then the largest SKU first. In
-    use are the SKUs of the NKS pools on either side; a site without any is skipped.
+    """Compute the capacity of every site for every VM SKU in use, before and after the plan: by site id, then the
+    largest SKU first. In use are the SKUs of the NKS pools on either side; a site without any is skipped.
     """
     capacities: list[SiteSkuCapacity] = []
     for site_id in sorted({*before, *after}):
         side_before, side_after = before.get(site_id), after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
-        site = sides[-1].site
+        site = sides[-1].site  # the one after the plan, if it exists then
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
         for sku in sorted(skus, key=compute_size_key, reverse=True):
             capacity_before = _compute_sku_capacity(side_before, sku)
             capacity_after = _compute_sku_capacity(side_after, sku)
             capacities.append(
-                SiteSkuCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
+                SiteSkuCapacity(
+                    site_id=site.id,
+                    site=site.name,
+                    sku=sku.name,
+                    cells=sku.numa_cells,
+                    before=capacity_before,
+                    after=capacity_after,
+                )
             )
     return tuple(capacities)
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute the capacity for one SKU on one side: in total, and without the rack with the most of it."""
+    """Compute the capacity for one SKU before or after the plan, in total and without the rack with most of it, and the
+    clusters without surge capacity for an upgrade. None without the site.
+    """
     if occupied is None:
         return None
     pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
@@ -203,7 +211,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # In every split the rack with the most capacity is lost: its bounds are those over all racks.
+    # Another rack may have the most capacity if the VMs are in other NUMA cells: its maximum is the one of all racks.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
@@ -218,7 +226,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
             uncertain[owner.cluster] = None
-    uncertain_only = tuple(cluster for cluster in uncertain if cluster not in without_capacity)
+    uncertain_only = tuple(cluster for cluster in uncertain if cluster not in without_capacity)  # by another pool
     return SpareCapacity(
         free=free.minimum,
         free_after_rack_loss=rack_lost.minimum,
@@ -263,14 +271,14 @@ def build_occupied_sites(
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, SiteWithVms]:
-    """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
-    `prior_notes` the notes of that side if they differ from those after the plan.
+    """Return the sites with their VMs before or after a plan, by id. `objects` are the VM objects read and decided by
+    it, `prior_notes` the private notes before the plan if they differ from those after it.
     """
     present: list[SiteObject] = []
     for change in plan.changes:
         if change.deposed:
             continue
-        # Forgotten VMs keep running.
+        # Forgotten VMs keep running after the plan.
         runs_on = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
         attributes = change.before if side is BeforeOrAfter.BEFORE or runs_on else change.after
         if attributes is not None:
@@ -293,7 +301,7 @@ def build_occupied_sites(
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
-    """Return the VMs of an object on one side. Forgotten VMs keep running."""
+    """Return the VMs of an object on one side of the plan. Forgotten VMs keep running after it."""
     if planned is None:
         return ()
     if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:
@@ -310,10 +318,10 @@ def _place_vms(
     *,
     is_managed: bool,
 ) -> None:
-    """Place the VMs of one object on their machines. Unmanaged VMs have no demand."""
+    """Place the VMs of one object on their machines of a site. Its pools count for the site only if `is_managed`."""
     assert kind.vms is not None
     demand, _ = kind.vms.build_demand(site_object.attributes, layout.context, site_object.address)
-    if demand is None or demand.site_id not in sites:
+    if demand is None or demand.site_id not in sites:  # another finding reports it
         return
     occupied = sites[demand.site_id]
     pools = index_pools(demand.pools)
@@ -328,35 +336,35 @@ def _place_vms(
         pool = pools.get(vm.pool)
         sku = find_sku(vm, pool, layout.skus)
         result = occupied.site.place_existing_vm(build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
-        if result is None:
+        if result is None:  # its machine is missing
             continue
         _, placement = result
         placed_vm = vm if placement == vm.placement else replace(vm, placement=placement)
         occupied.vms.append(VmOnSite(site_object.address, demand.cluster, sku, placed_vm))
 
 
-def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order: Mapping[Address, int]) -> SiteVms:
-    """Build a site with its racks, machines and VMs on both sides."""
+def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
+    """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
     sides = [side for side in (before, after) if side is not None]
     present = sides[-1]
     unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
-    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])  # by address
+    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order_in_plan[key[0]])  # by address
     pools = tuple(_build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
     all_racks = chain.from_iterable(side.site.racks for side in sides)
     racks = {rack.name: rack for rack in all_racks}
     machines_before = before.site.machines if before else {}
     machines_after = after.site.machines if after else {}
-    # A machine on both sides is described after the plan.
+    # A machine before and after the plan is described as after it.
     machines = {**machines_before, **machines_after}.items()
     return SiteVms(
-        present.site.id,
-        present.site.name,
-        tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()),
-        tuple(SiteMachine(machine, name in machines_before, name in machines_after) for name, machine in machines),
-        pools,
-        tuple(unique_vms.values()),
+        id=present.site.id,
+        name=present.site.name,
+        racks=tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()),
+        machines=tuple(SiteMachine(item, name in machines_before, name in machines_after) for name, item in machines),
+        pools=pools,
+        unmanaged_vms=tuple(unique_vms.values()),
     )
 
 
@@ -368,15 +376,15 @@ def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
-    """Build the VMs of one pool on both sides."""
+    """Build the VMs of one pool by their change; a VM moved to another machine is both removed and added."""
     first = (after or before)[0]
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
     return PoolVms(
-        first.address,
-        first.cluster,
-        first.vm.pool,
-        first.sku,
+        address=first.address,
+        cluster=first.cluster,
+        pool=first.vm.pool,
+        sku=first.sku,
         unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
         added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
@@ -404,12 +412,12 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning per shortage, at its site; shortages from before the plan are existing findings."""
+    """Yield a warning per shortage of a site resource; those unchanged by the plan are existing findings."""
     sites = {name: change for name, change, _ in _iterate_observed_sites(plan)}
-    promised = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
+    volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
         # If volumes alone exceed the storage, equal claims are not reported again.
-        is_reported = row.kind is SiteResourceKind.CLAIMS and row.used == promised.get(row.site)
+        is_reported = row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site)
         if not row.is_insufficient or is_reported:
             continue
         shortage = format_shortage(row)

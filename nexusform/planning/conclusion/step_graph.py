@@ -24,10 +24,10 @@ OnSite: TypeAlias = tuple[str, str]  # site and machine
 
 
 class UsedMachines(Struct, frozen=True):
-    """Machines used by an object. `occupied` are (site, rack, machine) of the VMs before, `freed_early` the machines
-    with capacity freed before anything is placed, `allocated` those of newly placed VMs, `offering_addresses` the
-    addresses (text) of the resources that offer these, `evacuated_addresses` those that offer machines under
-    evacuation. `keeps_old`: the old VMs occupy their capacity until the new ones exist.
+    """Machines used by an object. `occupied` are (site, rack, machine) of its VMs before the plan, `freed_early` the
+    machines with capacity freed before anything is placed, `allocated` those of newly placed VMs. The resources
+    (addresses as text) of the latter are `offering_addresses`, those of machines under evacuation
+    `evacuated_addresses`. `keeps_old`: the old VMs occupy their capacity until the new ones exist.
     """
 
     occupied: frozenset[tuple[str, str, str]] = frozenset()
@@ -61,12 +61,12 @@ def compute_machine_use(vms: VmObject) -> UsedMachines:
             vms.request.site.offering_addresses.get(vms.get_prior_placement(key).machine, "") for key in evacuated
         }
     return UsedMachines(
-        frozenset(occupied),
-        frozenset(freed_early),
-        frozenset(allocated),
-        frozenset(offering_addresses),
-        frozenset(evacuated_addresses),
-        vms.keeps_old_vms,
+        occupied=frozenset(occupied),
+        freed_early=frozenset(freed_early),
+        allocated=frozenset(allocated),
+        offering_addresses=frozenset(offering_addresses),
+        evacuated_addresses=frozenset(evacuated_addresses),
+        keeps_old=vms.keeps_old_vms,
     )
 
 
@@ -124,7 +124,7 @@ class StepGraph:
         self.drafts[step].waits |= set(awaited) - {step}
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """Return a short list of steps to wait for, representing all of these; `name` identifies the gate."""
+        """Return a short list of steps representing all of these: one gate for many. The same name returns it again."""
         if name in self._gates:
             return self._gates[name]
         gate_steps = steps
@@ -141,7 +141,7 @@ class StepGraph:
         return [step for step in steps if step is not None]
 
     def is_replacement(self, step: int) -> bool:
-        """Return whether a delete starts a replacement: it must not wait for steps that wait for the create."""
+        """Return whether a delete starts a replacement: it may not wait for updates, they wait for its create."""
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
     def build_steps(self) -> list[Step]:
@@ -167,15 +167,15 @@ def add_capacity_waits(
     objects: Mapping[Address, VmObject],
     sites: Mapping[str, SitePlan],
 ) -> None:
-    """Add waits for freed capacity and evacuated machines, unless references require the opposite order:
-    references win. That happens for an object that used to refer to the one with the freed capacity.
+    """Add waits for freed capacity, evacuated machines and the order of placement. In a cycle with the waits for
+    references, these new waits are dropped: an object may have referred to the one with the freed capacity.
     """
     waits = _find_capacity_waits(graph, machines)
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
         if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
-            waits[step].add(previous)
+            waits[step].add(previous)  # unlike other waits, a failure there does not skip this step
             graph.drafts[step].order_only.add(previous)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
@@ -183,29 +183,28 @@ def add_capacity_waits(
 
 
 def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
-    """Remove the added waits in cycles of steps."""
-    # The steps that wait for each other in a cycle, or for such a step.
+    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay."""
+    # The steps waiting for each other in a cycle, or for such a step: nothing else keeps a step from starting.
     followers: dict[int, list[int]] = {}
-    open_waits: dict[int, int] = {}
+    open_counts: dict[int, int] = {}  # waits for steps not done yet
     for draft in graph.drafts:
-        open_waits[draft.id] = len(draft.waits)
+        open_counts[draft.id] = len(draft.waits)
         for awaited in draft.waits:
             followers.setdefault(awaited, []).append(draft.id)
-    ready = [step for step, count in open_waits.items() if count == 0]
+    ready = [step for step, count in open_counts.items() if count == 0]
     while ready:
         for follower in followers.get(ready.pop(), ()):
-            open_waits[follower] -= 1
-            if open_waits[follower] == 0:
+            open_counts[follower] -= 1
+            if open_counts[follower] == 0:
                 ready.append(follower)
-    stuck_steps = {step for step, count in open_waits.items() if count > 0}
+    stuck_steps = {step for step, count in open_counts.items() if count > 0}
     for step in stuck_steps:
-        against_references = waits.get(step, set()) & stuck_steps
-        graph.drafts[step].waits -= against_references
+        graph.drafts[step].waits -= waits.get(step, set()) & stuck_steps
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return waits for deletes and releases that free capacity, and for cordons."""
-    freeing: dict[OnSite, set[int]] = {}
+    """Return the waits of new VMs for deletes and releases freeing capacity on their machines, and for cordons."""
+    freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
         release = graph.release_step.get(address)
@@ -220,7 +219,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
         apply_step = graph.apply_step.get(address)
         if apply_step is None or not freeing:
             continue
-        # Under create_before_destroy the old VMs occupy their capacity until the new ones exist.
+        # Under create_before_destroy the delete of the old VMs comes last, so the new ones cannot wait for it.
         own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
         for site_and_machine in use.allocated:
             steps = freeing.get(site_and_machine, set())
@@ -231,7 +230,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield the waits of VMs on an evacuated machine until it is cordoned; they might return."""
+    """Yield steps of objects with VMs on evacuated machines, with the updates to cordon these: VMs might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {
@@ -243,8 +242,8 @@ def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
-    """Return the waits for rolling updates. Rolling VMs free their capacity only when their object is updated: VMs
-    placed there later wait for that update, except those of an object that rolled earlier itself.
+    """Return the waits for Kubernetes upgrades. Their VMs free capacity only when their own object is updated: VMs of
+    other objects placed there later wait for this update, except those of an object upgraded before it.
     """
     rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.request.actions.recreations.values()}
     creation_numbers = {address: vms.instance.prior_creation for address, vms in rolling.items()}
@@ -260,7 +259,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
             update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
             if update is None or apply_step is None or update == apply_step:
                 continue
-            if creation_numbers.get(successor, inf) >= creation_numbers[owner]:
+            if creation_numbers.get(successor, inf) >= creation_numbers[owner]:  # older objects are upgraded first
                 waits.setdefault(apply_step, set()).add(update)
     return waits
 
@@ -269,17 +268,18 @@ def _find_placement_order(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[tuple[int, int]]:
     """Yield each step and the step before it, for objects placed by a platform in the order of the requests. Without
-    an effect of the order on the machines, the steps stay concurrent.
+    an effect of the order on the machines, the steps stay concurrent. Simulated objects need no order.
     """
-    real = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
-    real &= graph.apply_step.keys()
-    for site in sites.values() if real else ():
+    on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
+    on_platforms &= graph.apply_step.keys()
+    for site in sites.values() if on_platforms else ():
         placed_vms = _map_placed_vms(site, objects)
         operations: dict[Address, list[Operation]] = {}
         for operation in site.operations:
             if not isinstance(operation, ReleaseOperation) and operation.token in placed_vms:
-                operations.setdefault(placed_vms[operation.token][0], []).append(operation)
-        steps = [graph.apply_step[address] for address in operations if address in real]
+                address, _ = placed_vms[operation.token]
+                operations.setdefault(address, []).append(operation)
+        steps = [graph.apply_step[address] for address in operations if address in on_platforms]
         if len(steps) > 1 and _has_order_effect(site.base, site.operations, operations):
             yield from zip(steps[1:], steps[:-1], strict=True)
 
@@ -289,7 +289,7 @@ def _has_order_effect(
 ) -> bool:
     """Return whether other machines result from another order of the objects, in the plan or in a sample."""
     placing = {id(operation) for group in operations.values() for operation in group}
-    others = [operation for operation in planned if id(operation) not in placing]
+    others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity
     groups = list(operations.values())
     orders = (groups[::-1], [*groups[1:], groups[0]])  # reversed, and with the first object last
     for sample in _ORDER_SAMPLES:
@@ -323,8 +323,10 @@ def _find_machine_successions(
     owners: Mapping[tuple[str, str, int | str], Address],
     placed_vms: Mapping[Hashable, tuple[Address, str]],
 ) -> Iterator[tuple[Address, Address]]:
-    """Yield the owners of rolling VMs that left a machine, with the objects placed on it after that."""
-    owners_rolled_off: dict[str, set[Address]] = {}  # owners of VMs that rolled off, by machine
+    """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
+    the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle (see `_map_placed_vms`).
+    """
+    owners_rolled_off: dict[str, set[Address]] = {}  # objects of released VMs, by machine
     for operation in site.operations:
         if not isinstance(operation, ReleaseOperation):
             if operation.token in placed_vms:

@@ -51,7 +51,7 @@ def build_plan_steps(
         if change.action is not Action.UPDATE or vms is None:
             continue
         leaving_vms = (*vms.request.actions.removals, *vms.request.actions.recreations)
-        if any(vms.is_released_early(key) for key in leaving_vms):
+        if any(vms.is_released_early(key) for key in leaving_vms):  # a release step frees their capacity
             instance = vms.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
@@ -73,8 +73,8 @@ def build_step_graph(
     types: Types,
     step_order: StepOrder,
 ) -> StepGraph:
-    """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of
-    updated objects after removal of the VMs that free capacity; `machines` are those of their VMs.
+    """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of updated
+    objects between their release step (early removal of VMs) and their update; `machines` are those of their VMs.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -103,22 +103,20 @@ def build_step_graph(
 
 
 def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """Add the steps of one change, in their own order."""
+    """Add the steps of one change: forget, update (after a release with `remaining` attributes), delete, create."""
     action, address = change.action, change.address
     if action is Action.FORGET:
         graph.add_step(StepKind.FORGET, index, change.before, None)
         return
     block = str(address.config_address)
     if action is Action.UPDATE:
-        before = change.before
-        update_waits: list[int] = []
+        release_steps: list[int] = []
         if remaining is not None:  # VMs of the object free capacity before its update
-            release = graph.add_step(StepKind.RELEASE, index, before, remaining, main=False)
+            release = graph.add_step(StepKind.RELEASE, index, change.before, remaining, main=False)
             graph.release_step[address] = release
-            update_waits = [release]
-            before = remaining
-        update = graph.add_step(StepKind.UPDATE, index, before, change.after)
-        graph.add_waits(update, update_waits)
+            release_steps = [release]
+        update = graph.add_step(StepKind.UPDATE, index, remaining or change.before, change.after)
+        graph.add_waits(update, release_steps)
         graph.apply_step[address] = update
         graph.creation_steps.setdefault(block, []).append(update)
         return
@@ -138,9 +136,9 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by change the referenced blocks it starts together with; a change with unknown parts waits for them."""
-    used = {change.address.type for change in changes}  # checking all types would load every domain
-    concurrent_types = {name: types[name].concurrent_types for name in used if name in types}
+    """Return by address the referenced blocks created at the same time; a change with unknown values has none."""
+    present_types = {change.address.type for change in changes}  # checking all types would load every domain
+    concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
     candidates = [
         change
         for change in changes
@@ -158,7 +156,7 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
 
 
 def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
-    """Add waits of steps for changes ordered before them by a domain. Other waits win over a cycle."""
+    """Add waits for changes ordered earlier by a domain or a machine action, except in a cycle with other waits."""
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         steps = graph.list_steps(address)
@@ -174,11 +172,13 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
-    """Let destroys wait until dependents are deleted or updated, except updates ordered after a destroy by a domain."""
+    """Let destroys wait until dependents are deleted or updated; not for updates ordered after them by a domain, and in
+    a replacement not for any update.
+    """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
     for change in graph.changes:
-        if change.before is None:
+        if change.before is None:  # a new object was never a dependent
             continue
         delete = graph.delete_step.get((change.address, change.deposed))
         apply_step = graph.apply_step.get(change.address)
@@ -198,7 +198,7 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Let creates and updates wait for used objects; destroys wait for former users. The order of a domain wins."""
+    """Let creates and updates wait for used objects, destroys for former users, unless a domain orders otherwise."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:
@@ -216,7 +216,9 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
 def _add_former_user_wait(
     graph: StepGraph, change: Change, used_before: Iterable[Address], earlier: Sequence[Address]
 ) -> None:
-    """Let the destroy of a used object wait for its user, unless it is in `earlier`: destroyed before the update."""
+    """Let the destroy of each used object wait for its user: for its delete and release, and for its update unless the
+    object is in `earlier`, the addresses ordered before the update.
+    """
     apply_step = graph.apply_step.get(change.address)
     delete = graph.delete_step.get((change.address, ""))
     release = graph.release_step.get(change.address)
@@ -226,8 +228,8 @@ def _add_former_user_wait(
         if destroy is None or used == change.address:
             continue
         graph.add_waits(destroy, releasing_steps)
-        is_later = delete is None and used not in earlier and not graph.is_replacement(destroy)
-        if is_later and apply_step is not None:
+        waits_for_update = delete is None and used not in earlier and not graph.is_replacement(destroy)
+        if waits_for_update and apply_step is not None:
             graph.add_waits(destroy, [apply_step])
 
 
@@ -245,9 +247,8 @@ class _UsedObjectIndex:
             if change.after is not None:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
-        present = dict.fromkeys(change.address.type for change in changes)
-        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type, and there by attribute
-        for name in present:
+        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type: attributes and their references
+        for name in dict.fromkeys(change.address.type for change in changes):
             if name in types:
                 attributes = types[name].schema.attributes.items()
                 references[name] = [
@@ -269,7 +270,7 @@ class _UsedObjectIndex:
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
-        """Yield the objects used after the plan."""
+        """Yield the objects used after the plan: those referenced, and changed resources with machines of new VMs."""
         if change.after is not None:
             yield from self._after.find_referenced(change.address.type, change.after)
         use = self._machines.get(change.address, _NO_MACHINES)
@@ -289,15 +290,15 @@ class _UsedObjectIndex:
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
-    """Return whether the step of an object creates machines, changes their hardware or ends a cordon. No VM waits
-    for other changes, such as a new cordon of another machine.
+    """Return whether the step of a rack or machine may add capacity: new or unknown machines, changed hardware, or the
+    end of a cordon. No VM waits for other changes, such as a new cordon of another machine.
     """
     machines = get_mapping(after, "machines")
     if before is None or has_unknown_part(machines) or not get_mapping(before, "machines").keys() >= machines.keys():
         return True
-    if any(before.get(name) != after.get(name) for name in _OFFERED):
-        return True
-    return any(before.get(name) and before.get(name) != after.get(name) for name in _CLOSING)
+    return any(before.get(name) != after.get(name) for name in _OFFERED) or any(
+        before.get(name) and before.get(name) != after.get(name) for name in _CLOSING
+    )
 
 
 # Attributes of racks and machines: offered capacity, and closed machines.
@@ -344,6 +345,7 @@ class _ObjectIndex:
                     yield address
 
     def _find_by_reference(self, name: Hashable, reference: ObjectReference) -> Address | None:
+        """Return the object with this name among the types of a reference; None if it is not in the plan."""
         for target in reference.types:
             address = self._named[target, reference.by].get(name)
             if address is not None:
@@ -352,7 +354,9 @@ class _ObjectIndex:
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """Yield the names in a value (see `ObjectReference`); none while it is unknown."""
+    """Yield the names in a value: a text, the keys of a map, or the elements of a list (for objects,
+    tuples of their `fields`). An unknown value has none.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -42,7 +42,9 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -> Problem | None:
-    """Check a changed version, or how long an unchanged one is available; None without a problem or a known version."""
+    """Return the problem of a changed version, or of the end of an unchanged one; None without one, or if the current
+    version is unknown. `supplies` are the recorded resources of the site, None if no provider read them.
+    """
     assert change.before is not None
     assert change.after is not None
     current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")
@@ -54,20 +56,18 @@ def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -
         upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
         offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
     if isinstance(target, str) and target != current:
-        # A failed upgrade may be undone. The resource type checks the text of a version.
         if UNFINISHED_KEY in change.note or parse_version(target) is None:
-            return None
+            return None  # a failed upgrade may be undone; the resource type checks the text of a version
         hops = find_upgrade_hops(change.id, str(current), target, offers, today)
         if isinstance(hops, VersionRejection):
             return Problem(_PATH, hops.id, hops.detail)
-        # A plan makes one hop.
-        if len(hops) > 1:
+        if len(hops) > 1:  # a plan makes one hop
             return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(str(current), target, hops))
         return None
     end = find_availability_end(version, today, offers.versions, offers.available_until) if today else None
     if end is None or end.days > WARNING_DAYS:
         return None
-    brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""
+    brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
     if end.is_past:
         detail = describe_abandoned_cluster(change.id, str(current), end)
         return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)

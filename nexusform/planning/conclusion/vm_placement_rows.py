@@ -51,8 +51,8 @@ REASONS: Mapping[str, str] = {
 def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield one row per VM: removed ones, then added ones, by pool and number, and those observed elsewhere.
-    With `everything` also unchanged VMs, and the machines that were rejected: a site may have a million.
+    """Yield one row per VM of each object: removed, lost and forgotten ones, then placed ones and those observed on
+    another machine. With `everything` also unchanged VMs, and the rejected machines: a site may have a million.
     """
     for vms in objects:
         renamed_vms = {
@@ -71,7 +71,7 @@ def build_placement_changes(
 
 
 def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
-    """Build the row of a VM in state without a location after this plan."""
+    """Build the row of a VM in state to remove, forget or lose; `trigger` is the reason."""
     record = vms.prior.unplaced.get(key, {})
     pool_name, number = key
     pool = index_pools(vms.prior_pools).get(pool_name)
@@ -92,7 +92,7 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
         platform_name=record.get("platform_name") or "",
     )
     vm = vms.prior.existing.get(key)
-    if vm is None:
+    if vm is None:  # it had no machine
         return row
     return replace(
         row,
@@ -105,7 +105,7 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
 
 
 def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
-    """Return whether an existing VM is re-created under another name or site, which is no move."""
+    """Return whether an existing VM is re-created under another name or site: it is removed and a new one placed."""
     vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
     if vm is None or prior is None or demand is None:
         return False
@@ -116,9 +116,9 @@ def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield rows of the VMs after the plan; with `everything` also of unchanged ones."""
+    """Yield rows of the VMs placed by this plan or observed elsewhere; with `everything` also of unchanged ones."""
     demand = vms.request.demand
-    if demand is None:
+    if demand is None:  # removed, or unknown
         return
     site_certainty = certainty.get(demand.site_id)
     for pool in demand.pools:
@@ -139,12 +139,10 @@ def _build_row_of_current_vm(
     vm = vms.placements.vms[key]
     action, source = _determine_vm_action(vms, key)
     trigger = vms.get_trigger(key)
-    token = vms.placements.tokens.get(key)
+    token = vms.placements.tokens.get(key)  # None: this plan does not place the VM
     if token is None and key in vms.prior.recorded_placements:
         source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
-    vm_certainty = None
-    if certainty is not None and token is not None:
-        vm_certainty = certainty.vms.get(token)
+    vm_certainty = certainty.vms.get(token) if certainty is not None and token is not None else None
     explanation = vms.placements.explanations.get(key)
     return PlacementChange(
         address=vms.instance.address,
@@ -169,7 +167,7 @@ def _build_row_of_current_vm(
 
 
 def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM after the plan, and its prior placement."""
+    """Return the action on a VM after the plan, and its prior placement; None for a new VM or one without a machine."""
     existing_vm = vms.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
     if key not in vms.placements.tokens:
@@ -180,23 +178,19 @@ def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Pl
 
 
 def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[str, float]:
-    """Return the deciding figures: those of the chosen rack, then of the chosen machine."""
+    """Return the scores of the chosen rack, then of the chosen machine, by rule; none without an explanation."""
     if explanation is None or not explanation.racks or not explanation.machines:
         return {}
-    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
-    scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
-    for key in chosen_machine.keys:
-        scores[f"machine.{key.rule}"] = key.value
-    return scores
+    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]  # in order of preference
+    rack_scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
+    return rack_scores | {f"machine.{key.rule}": key.value for key in chosen_machine.keys}
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the requested explanations."""
+    """Return the explanations of the locations of VMs, as far as requested."""
     explained_vms = []
     for vms in objects:
-        if not vms.placements.explanations or vms.request.demand is None:
-            continue
-        names = vms.requested_names
+        names = vms.requested_names if vms.placements.explanations else {}
         for key, explanation in vms.placements.explanations.items():
             trigger = vms.get_trigger(key)
             explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
@@ -217,15 +211,16 @@ def build_placement_tables(
         }
         for site_id, site in sites.items()
     }
-    rows: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
+    # By site, owner (for plain VMs their block) and pool.
+    members_by_row: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vms in objects:
         demand = vms.request.demand
         if demand is None:
             continue
         for pool in demand.pools:
             owner = pool.rule_pool or str(vms.instance.address)
-            rows.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
-    for (site_id, _, _), members in rows.items():
+            members_by_row.setdefault((demand.site_id, owner, pool.pool), []).append((vms, pool))
+    for (site_id, _, _), members in members_by_row.items():
         yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id))
 
 
@@ -240,17 +235,17 @@ def _build_table_row(
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
-    allowed = sum(map(pool.is_zone_allowed, racks.values()))
-    expected = min(len(keys), allowed)
-    minimum_on_rack = len(keys) // expected if expected else 0
-    maximum_on_rack = -(-len(keys) // expected) if expected else 0  # rounded up
+    allowed_count = sum(map(pool.is_zone_allowed, racks.values()))  # racks in allowed zones
+    expected_racks = min(len(keys), allowed_count)  # the platform spreads VMs evenly
+    minimum_on_rack = len(keys) // expected_racks if expected_racks else 0
+    maximum_on_rack = -(-len(keys) // expected_racks) if expected_racks else 0  # rounded up
     sampled = pool_certainty = _NO_CERTAINTY
     if certainty is not None:
         sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY
-        # Unknown NUMA cells affect the certainty of the pool.
+        # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
         is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
         pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
-    placed_count = sum(
+    placed_count = sum(  # restored VMs return to their location without a decision
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
     racks_certain = pool_certainty.vms_on_certain_counts
@@ -265,7 +260,7 @@ def _build_table_row(
         pool=pool.pool,
         vm_sku_name=pool.sku.name if len(sizes) == 1 else f"{len(sizes)} sizes",
         total_count=len(keys),
-        expected_racks=expected,
+        expected_racks=expected_racks,
         actual_racks=len(vms_per_rack),
         expected_vms_per_rack=(minimum_on_rack, maximum_on_rack),
         actual_vms_per_rack=dict(sorted(vms_per_rack.items())),
@@ -283,8 +278,8 @@ def _build_table_row(
 
 
 def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
-    """Return whether the platform chooses which VMs of the pool a scale-in removes, and the choice matters.
-    It matters if other VMs stay and some of them share a rack. The manager of a VNF removes the newest.
+    """Return whether the platform chooses the VMs removed by a scale-in of the pool, and the choice matters: other VMs
+    stay, and some VMs share a rack. The manager of a VNF ("decided") removes the newest.
     """
     if vms.request.demand is None or vms.request.demand.provenance == "decided":
         return False
@@ -301,6 +296,6 @@ def _count_prior_vms_per_rack(vms: VmObject, pool: PoolDemand) -> Counter[str]:
 
 
 def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
-    """Return the minimum VMs that may remain on a used rack: the platform chooses the VMs of a scale-in."""
+    """Return the minimum number of VMs on a used rack after a scale-in, if the platform removes all of them there."""
     removed = sum(name == pool.pool for name, _ in vms.request.actions.removals)
     return max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed, 0)

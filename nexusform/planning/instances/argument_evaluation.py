@@ -25,7 +25,9 @@ from nexusform.values.typed_value import UNKNOWN
 
 
 def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-    """Set the arguments of the instance: evaluated, named, checked, ignored changes restored."""
+    """Set the arguments of the instance: evaluated, named, checked, and with prior values for ignored changes. Return
+    the problems; errors mark the instance as invalid.
+    """
     assert instance.prepared is not None
     assert instance.module is not None
     assert instance.repetition is not None
@@ -35,7 +37,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     arguments = instance.prepared.fill(scope, remarks)
     hidden_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
-    diagnostics = [_build_diagnostic_with_instance(instance, problem) for problem in remarks.problems]
+    address, block = str(instance.address), instance.block_header
+    diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
     diagnostics += [*hidden_problems, *_check_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack_arguments is not None and files is not None:
@@ -69,11 +72,6 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     return diagnostics
 
 
-def _build_diagnostic_with_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
-    """Return the diagnostic with the instance and its block, where it has none itself."""
-    return replace(problem, address=str(instance.address), block=instance.block_header)
-
-
 # Shorter texts occur in names by chance.
 _MINIMUM_SECRET_LENGTH: Final = 4
 
@@ -81,28 +79,31 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 def _replace_write_only(
     instance: Instance, arguments: dict[str, Any], notes: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
-    """Replace write-only arguments by their parts for plan and state. Those may not contain ephemeral texts."""
+    """Replace write-only arguments by null, and set the public values derived from them for plan and state. Return the
+    problems: public values may not contain ephemeral texts.
+    """
     split = instance.type.split_write_only_body
     if split is None:
         return []
     names = instance.type.schema.write_only_names
     public, problems = split(arguments)
-    arguments |= {**public, **dict.fromkeys(names)}
+    arguments |= {**public, **dict.fromkeys(names)}  # None for each name
     notes.sensitive = [path for path in notes.sensitive if path[0] not in names]
     notes.refinements = [(path, refinement) for path, refinement in notes.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # so that nothing shows the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."
         )
         exposures.append(Problem((names[0],), "invalid-use-of-ephemeral-value", detail))
+    # With an exposed text, the other problems could quote it.
     return [instance.build_diagnostic(problem) for problem in exposures or problems]
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables with a text in these values."""
+    """Yield the names of ephemeral root variables with a text (not too short) inside these values."""
     text = "\n".join(str(value) for value in public.values())
     for name, value in evaluation.settings.variables.items() if text else ():
         declared = evaluation.settings.configuration.root.variables.get(name)
@@ -116,7 +117,7 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
 
 
 def _check_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Return an error per list, set or map with a null among its elements."""
+    """Return an error per list, set or map of scalars with a null among its elements."""
     diagnostics = []
     for path in find_null_elements(instance.type.schema, arguments):
         detail = (
@@ -132,7 +133,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     moved to a block of another name. The block's name is no default if several instances would share it.
     """
     name = instance.type.schema.attributes.get("name")
-    if name is None or arguments.get("name") is not None:
+    if name is None or arguments.get("name") is not None:  # the type has no name, or it is set
         return []
     block = instance.block
     assert block is not None
@@ -154,7 +155,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
 
 
 def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the current values of ignore_changes paths."""
+    """Return the arguments with the prior values at the paths of ignore_changes."""
     lifecycle = instance.lifecycle
     if instance.prior is None or not (lifecycle.ignore_all or lifecycle.ignore_changes):
         return arguments
@@ -163,7 +164,7 @@ def _restore_ignored_values(instance: Instance, arguments: dict[str, Any]) -> di
 
 
 def _list_observed_arguments(instance: Instance) -> list[str]:
-    """Return the names of arguments observed by the instance's provider; none under provider simulated."""
+    """Return the names of arguments observed by the provider, so not configurable; none under provider simulated."""
     provider = instance.block.provider if instance.block is not None else ""
     if provider.partition(".")[0] in {"", DEFAULT_PROVIDER}:
         return []
@@ -191,7 +192,7 @@ def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[P
     """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
     for path in sensitive:
-        attribute = schema.attributes.get(str(path[0])) if len(path) == 1 else None
+        attribute = schema.attributes.get(str(path[0])) if len(path) == 1 else None  # a whole top-level argument
         if attribute is not None:
             paths.update(((name,), None) for name in attribute.displayed_in)
     return tuple(paths)
@@ -204,6 +205,7 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
         attribute = find_schema(instance.type.schema, path)
         if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
             continue
+        # Those in `displayed_in` make the displaying attributes sensitive instead.
         if attribute.displayed_in or not (attribute.decides_placement and attribute.is_configurable):
             continue
         detail = (
@@ -233,7 +235,7 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
 
 def format_argument(path: Path, schema: BlockSchema) -> str:
     """Format a path as in a configuration: `agent_pool["np1"].count`."""
-    text, is_label, inner = "", False, schema
+    text, is_label, inner = "", False, schema  # is_label: the next step is the label of a block
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"

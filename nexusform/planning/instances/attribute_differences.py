@@ -84,7 +84,7 @@ def _iterate_replacing_paths(
             continue
         before, after = prior.get(name), config.get(name)
         if after is None and attribute.computed:
-            continue  # no other value is requested
+            continue  # the configuration requests no other value
         if before != after:  # an unknown value differs from everything: it may resolve to another value
             yield (*prefix, name)
     for name, block in schema.blocks.items():
@@ -101,7 +101,7 @@ def _iterate_replacing_paths(
 def find_pool_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """Yield the changed arguments that re-create the VMs of their pool; added or removed pools have none."""
+    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none."""
     for name, attribute in schema.attributes.items():
         is_replacing = attribute.on_change is OnChange.REPLACE_POOL and attribute.is_configurable
         if is_replacing and _has_difference(prior.get(name), config.get(name)):
@@ -131,14 +131,14 @@ def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any],
             yield from list_unknown_paths(config.get(name), (*prefix, name))
     for name, block in schema.blocks.items():
         value = config.get(name)
-        if value is UNKNOWN and _has_placement_arguments(block.schema):
+        if value is UNKNOWN and _has_placement_arguments(block.schema):  # the number of blocks is unknown, too
             yield (*prefix, name)
         for path, body in _list_nested_block_bodies(block, value):
             yield from find_unknown_placement_paths(block.schema, body, (*prefix, name, *path))
 
 
 def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
-    """Yield the arguments that are lists, sets or maps of scalars with a null element."""
+    """Yield the paths of arguments with a list, set or map of scalars and a null among its elements."""
     for name, attribute in schema.attributes.items():
         if None in _list_scalar_elements(attribute.type, config.get(name)):
             yield (*prefix, name)
@@ -157,7 +157,7 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 
 
 def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return the bodies of a nested block by their path below its name."""
+    """Return the bodies of a nested block, each with its path below the name of the block; none for other values."""
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
             return [((), value)]
@@ -179,7 +179,7 @@ def _has_placement_arguments(schema: BlockSchema) -> bool:
 def apply_ignore_changes(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
-    """Return the configuration with prior values at ignored paths (all of them with `everything`)."""
+    """Return the configuration with prior values at ignored paths; with `everything`, for all arguments with one."""
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)
@@ -189,8 +189,8 @@ def apply_ignore_changes(
 
 
 def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
-    """Copy the prior value at a path into `target`, copying containers on the path. A value missing in the
-    prior object is removed; one missing on both sides is skipped.
+    """Copy the prior value at a path into `target`; containers on the path are copied before they change. A value
+    missing in the prior object is removed. One missing on both sides is skipped.
     """
     step, deeper_path = path[0], path[1:]
     if not isinstance(prior, dict) or (step not in prior and step not in target):
@@ -246,20 +246,18 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     elif paths:
         reason = "replace_because_cannot_update"
     if reason:
-        # With invalid arguments nothing is computed: then the prior values are displayed.
-        if computed or paths:
+        if computed or paths:  # without any, arguments are invalid: the prior values are displayed
             planned = plan_attributes(schema, instance.config, None, computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return ActionDecision(action, planned, reason, paths)
-    # no differences, but the change is unfinished
-    is_unfinished = UNFINISHED_KEY in instance.prior_note
+    is_unfinished = UNFINISHED_KEY in instance.prior_note  # an earlier apply failed: update even without differences
     is_unchanged = has_equal_values(schema, planned, prior) and not is_unfinished
     pool_paths = tuple(sorted(find_pool_replacing_paths(schema, prior, instance.config)))
     return ActionDecision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)
 
 
 def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Return whether nothing differs; new arguments missing in state count only if set."""
+    """Return whether no planned value differs; an argument missing in the prior object equals an unset one."""
     for name, value in planned.items():
         before = prior.get(name)
         if before != value and not _has_semantically_equal_blocks(schema.blocks.get(name), value, before):
@@ -271,7 +269,7 @@ def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prio
     """Return whether two values of a block type differ only by unset arguments; without a `block` they differ."""
     if block is None:
         return False
-    if type(planned) is not type(prior):
+    if type(planned) is not type(prior):  # a block type missing in an older state
         return prior is None and planned == _get_absent_value(block)
     bodies_after = dict(_list_nested_block_bodies(block, planned))
     bodies_before = dict(_list_nested_block_bodies(block, prior))
@@ -298,9 +296,9 @@ class TriggerReference(Struct, frozen=True):
 
 
 def is_replacement_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
-    """Return whether a reference of replace_triggered_by targets a changed object."""
+    """Return whether a reference of replace_triggered_by targets an object to update or replace."""
     if instance.prior is None or instance.module is None:
-        return False
+        return False  # only existing configured objects are replaced
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
         if trigger is not None:
@@ -332,15 +330,14 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
         assert instance.repetition is not None
         value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
         plain = convert_to_plain(value)[0] if value is not None else None
-        return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
+        return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None  # None: no valid key
 
     return read
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
     """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
-    if isinstance(expression, Traversal):
-        # The target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type.
+    if isinstance(expression, Traversal):  # with literal keys only
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
         name, steps = expression.steps[0].name, expression.steps[1:]

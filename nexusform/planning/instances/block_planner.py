@@ -77,7 +77,9 @@ class BlockPlanner:
         self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
-        """Expand a block into its instances; None if count or for_each is unknown and the block may wait."""
+        """Expand a block into its instances; None if count or for_each is unknown and the block may wait until more is
+        known. In a module with an invalid repetition, prior instances stay unchanged.
+        """
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []
         instances: list[Instance] = []
@@ -89,7 +91,7 @@ class BlockPlanner:
                 if may_wait:
                     return None
                 diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
-                expansion = None
+                expansion = None  # treated like an invalid one
             key = build_resource_key(block.address, module.path)
             if expansion is None or prepared is None:
                 evaluation.resources[key] = ResourceView("")
@@ -97,6 +99,7 @@ class BlockPlanner:
                 instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
+                # A block may be expanded in both passes: it counts once.
                 self._count_toward_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
                 self._expanded[key] = len(expansion.repetitions)
                 instances += self._build_instances(block, module, expansion.repetitions, evaluation)
@@ -111,7 +114,7 @@ class BlockPlanner:
         repetitions: Iterable[RepetitionData],
         evaluation: Evaluation,
     ) -> Iterator[Instance]:
-        """Yield the configured instances within the selection; note new or changed racks and machines outside it."""
+        """Yield the configured instances within the selection; record new or changed racks and machines outside it."""
         resource_type = self.request.registries.resource_types[block.type]
         dependencies = tuple(sorted(str(need) for need in self.order.needs.get(block.address, ())))
         for repetition in repetitions:
@@ -144,13 +147,14 @@ class BlockPlanner:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
                     configured = get_mapping(instance.config).items()
+                    # New or different: an unset argument changes nothing.
                     if before is None or any(value and before.get(name) != value for name, value in configured):
                         self.outside_targets.append(str(instance.address))
 
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """Yield the prior instances of a block that are not `present`; `modules` are its module paths."""
+        """Yield the prior instances of a block missing in `present`: to delete, or unchanged outside the selection."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
         removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_sort_key(address.key)))
@@ -173,8 +177,7 @@ class BlockPlanner:
         prior = self.prior.get_object(address)
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
-        action = Action.NO_OP if prior is None else action
-        decision = ActionDecision(action, reason=reason)
+        decision = ActionDecision(Action.NO_OP if prior is None else action, reason=reason)
         return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
     def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
@@ -202,12 +205,13 @@ class BlockPlanner:
         decision: ActionDecision,
         deposed: Mapping[str, ObjectState] | None = None,
     ) -> Instance:
+        """Build an instance with this decision from its prior object alone, without evaluated arguments."""
         prior = self.prior.get_object(address)
         return Instance(
-            address,
-            self.request.registries.resource_types[address.type],
-            prior,
-            block,
+            address=address,
+            type=self.request.registries.resource_types[address.type],
+            prior=prior,
+            block=block,
             dependencies=self.prior.get_dependencies(address),
             deposed=deposed or {},
             previous_address=self.prior.previous.get(address),
@@ -229,7 +233,7 @@ class BlockPlanner:
         return problems
 
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments; those that determine a placement must be known."""
+        """Evaluate an instance's arguments; an unknown one for placement makes the instance invalid."""
         problems = self.evaluate(instance, evaluation)
         unknown = argument_evaluation.find_unknown_placement_arguments(instance)
         problems += [argument_evaluation.build_unknown_placement_error(instance, path) for path in unknown]
@@ -237,7 +241,7 @@ class BlockPlanner:
         return problems
 
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
-        """Plan a block of a type without placement."""
+        """Plan a block of a type without VMs: evaluate, decide and add its instances."""
         expanded = self.expand(block, evaluation)
         assert expanded is not None
         self.diagnostics += expanded.diagnostics
@@ -276,7 +280,7 @@ class BlockPlanner:
         decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
         self.diagnostics += check_unfinished_change(instance)
-        if not self.selection.is_partial:
+        if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
         if not instance.is_invalid and (lifecycle.preconditions or lifecycle.postconditions):
@@ -287,7 +291,7 @@ class BlockPlanner:
             self.checks += checks
 
     def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
-        """Return the overridden computed values; placements are always those of the plan."""
+        """Return the computed values of the first matching override; predicted ones (placements) come from the plan."""
         overrides = self.request.object_overrides
         values = next((override.values for override in overrides if override.is_for(instance.address)), {})
         attributes = instance.type.schema.attributes
@@ -295,7 +299,7 @@ class BlockPlanner:
 
     def _apply_replacement_triggers(self, instance: Instance, evaluation: Evaluation) -> None:
         """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or rack."""
-        if instance.forced_reason:
+        if instance.forced_reason:  # of an earlier pass
             return
         if is_replacement_triggered(instance, self.decided_instances, evaluation):
             instance.forced_reason = "replace_by_triggers"
@@ -303,9 +307,8 @@ class BlockPlanner:
             instance.forced_reason = REPLACED_WITH_HOST
 
     def _is_in_replaced_site_or_rack(self, instance: Instance) -> bool:
-        if not self._replaced_hosts or instance.prior is None:
-            return False
-        if instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
+        """Return whether an existing rack or machine refers to the id of a replaced site or rack."""
+        if instance.prior is None or instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
             return False
         config = get_mapping(instance.config)
         attributes = instance.type.schema.attributes.items()
@@ -318,7 +321,7 @@ class BlockPlanner:
         self.decided_instances.setdefault((address.module, address.type, address.name), {})[address.key] = instance
 
     def _estimate_total_object_count(self) -> int:
-        """Estimate the number of objects from expanded blocks; each of the others counts once."""
+        """Estimate the number of objects: the instances of expanded blocks, and one for each of the others."""
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
     def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
@@ -330,7 +333,7 @@ class BlockPlanner:
         if instance.is_replaced and instance.type.add_to_inventory is not None:
             self._replaced_hosts.add(str(get_part(instance.before, ("id",))))
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
-            return
+            return  # nothing exists after the plan
         expose_instance(instance, evaluation)
         if not instance.is_invalid:
             self._add_to_inventory(instance)
@@ -343,7 +346,7 @@ class BlockPlanner:
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
         self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-        # Count the offered machines, and check the cells of the first one: those of a rack are alike.
+        # The machines of a rack are alike: check the first one.
         machines: Sequence[Machine] = ()
         if str(instance.address) in self.inventory.racks:
             machines = self.inventory.racks[str(instance.address)].machines
@@ -374,7 +377,7 @@ class BlockPlanner:
 def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning for a change that failed and is retried, or is in progress."""
     unfinished = instance.prior_note.get(UNFINISHED_KEY)
-    if not unfinished or instance.action is not Action.UPDATE:
+    if not unfinished or instance.action is not Action.UPDATE:  # other actions do not continue the change
         return
     if unfinished.get("in_progress"):
         detail = f"{unfinished['words']} It is pending: apply continues it."
@@ -392,18 +395,18 @@ def expose_instance(instance: Instance, evaluation: Evaluation) -> None:
 
 
 def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
-    """Return the reason that an existing block has no instance of this key (OpenTofu's action_reason)."""
+    """Return the reason (OpenTofu's action_reason) to delete an instance of an existing block: its key is missing."""
     if block.count is not None and isinstance(key, int):
         return "delete_because_count_index"
     if block.for_each is not None and isinstance(key, str):
         return "delete_because_each_key"
     if block.enabled is not None and key is None:
         return "delete_because_enabled_false"
-    return "delete_because_wrong_repetition"
+    return "delete_because_wrong_repetition"  # the block gained, lost or changed its count or for_each
 
 
 def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
-    """Return a copy of the arguments with another value at a path; a missing block on it is created."""
+    """Return a copy of the arguments with another value at a path; a missing block on the path is created."""
     copy = dict(config)
     name, inner_path = str(path[0]), path[1:]
     if not inner_path:
@@ -428,7 +431,7 @@ class InstancesWithoutBlock(Struct, frozen=True):
 
 
 def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
-    """Return the instances without a block: to delete, or outside the selection."""
+    """Return the prior instances without a block: removed, or unchanged outside the selection. Report unknown types."""
     configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []
@@ -460,11 +463,7 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
                 instances.append(blocks.build_forgotten_instance(address, reason))
             else:
                 instances.append(blocks.build_deleted_instance(address, reason))
-    instances.sort(key=_build_creation_sort_key)
+    instances.sort(key=lambda instance: (instance.prior_creation, compute_address_order(instance.address)))
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]
     return InstancesWithoutBlock(with_vms, without_vms, diagnostics)
-
-
-def _build_creation_sort_key(instance: Instance) -> tuple[object, ...]:
-    return instance.prior_creation, compute_address_order(instance.address)

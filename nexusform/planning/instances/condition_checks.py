@@ -20,7 +20,7 @@ ID_OF_CONDITION = {
 
 
 def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
-    """Return the status (pass, fail, error, unknown) of one condition and its message."""
+    """Return the status (pass, fail, error, unknown) of one condition, and its message, "" unless it fails."""
     value = evaluation.evaluate_expression(condition.condition, scope)
     if value is None:
         return "error", ""
@@ -55,7 +55,7 @@ def build_failure(condition: Condition, kind: str, message: str, address: str, b
 
 
 def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Check the pre- and postconditions of an instance with known planned values."""
+    """Check the pre- and postconditions of an instance with its planned values; one result, the worst, for all."""
     lifecycle = instance.lifecycle
     assert instance.module is not None
     assert instance.repetition is not None
@@ -65,7 +65,7 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
     problems: list[Diagnostic] = []
     worst_status = "pass"
     for kind, condition in conditions:
-        this = instance.view if kind == "postcondition" else None
+        this = instance.view if kind == "postcondition" else None  # `self` in expressions
         scope = evaluation.build_scope(instance.module, instance.repetition, this)
         status, message = evaluate_condition(condition, evaluation, scope, address)
         worst_status = get_worse_status(worst_status, status)

@@ -168,9 +168,9 @@ class Instance(Struct):
         hidden, because they would reveal parts of it. `arguments` are those not stored yet.
         """
         values = arguments if arguments is not None else self.config or {}
-        text = values.get(str(problem.path[0])) if problem.path and problem.line else None
+        text = values.get(str(problem.path[0])) if problem.path and problem.line else None  # to show its line
         is_secret = any(problem.path[: len(path)] == path for path in self.arguments.sensitive)
-        is_hidden = is_secret and problem.id != SENSITIVE_PLACEMENT
+        is_hidden = is_secret and problem.id != SENSITIVE_PLACEMENT  # it says nothing about the value
         return build_diagnostic(
             problem.severity,
             problem.id,

@@ -31,7 +31,7 @@ from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 
 
 def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
-    """Check everything that does not depend on state."""
+    """Return all problems independent of state and placement; only those of references if these form cycles."""
     configuration, registries = request.configuration, request.registries
     schemas = registries.schemas
     problems = check_references(configuration, schemas["managed"], schemas["data"])
@@ -45,14 +45,13 @@ def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
     evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
-        problems += _ModuleValidator(
-            _build_placeholder_instance(module), registries, bodies, evaluation, skus
-        ).validate()
+        instance = _build_placeholder_instance(module)
+        problems += _ModuleValidator(instance, registries, bodies, evaluation, skus).validate()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
 
 
 def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[str] | None:
-    """Return all SKU names, None if the configuration declares one with an unknown name."""
+    """Return all SKU names; None if the configuration declares a SKU with a name unknown before planning."""
     catalogue_skus, _ = collect_vm_skus(request, PlanInventory())
     names = set(catalogue_skus)
     for module in iterate_modules(request.configuration.root):
@@ -60,7 +59,7 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
             if block.mode == "data" or request.registries.get_kind(block.type) is not PlanningKind.VM_SKU:
                 continue
             prepared = evaluation.settings.get_body(block)
-            if prepared is None:
+            if prepared is None:  # an invalid block
                 return None
             values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
             name = values.get("name") or block.name
@@ -100,7 +99,7 @@ class _ModuleValidator(Struct, frozen=True):
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []
-        if is_child_module:
+        if is_child_module:  # the root module has the variables of the request
             for name, declared in module.variables.items():
                 unknown = build_unknown(declared.type).add_marks(declared.marks & EPHEMERAL)
                 evaluation.set_variable(self.instance, name, unknown)
@@ -143,7 +142,7 @@ class _ModuleValidator(Struct, frozen=True):
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if expansion is None or not (expansion.repetitions or expansion.unknown):
+        if expansion is None or not (expansion.repetitions or expansion.unknown):  # without any instance
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems
         if resource_type.vms is not None and self.skus is not None:
@@ -170,7 +169,7 @@ def _has_count_or_for_each(block: ResourceBlock) -> bool:
 
 
 def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
-    """Return whether a problem affects only the names of instances of a repeated block."""
+    """Return whether a problem is the missing `name` of a repeated block: only its instances need one."""
     return (
         _has_count_or_for_each(block)
         and problem.severity is Severity.ERROR
@@ -182,7 +181,7 @@ def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool
 def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
     """Return the problems of `moved` and `removed` blocks; the latter only in normal and destroy plans."""
     configuration = request.configuration
-    if request.mode is Mode.DESTROY and not request.state.instances:
+    if request.mode is Mode.DESTROY and not request.state.instances:  # nothing to move or destroy
         return []
     has_moved = any(module.moved_blocks for module in iterate_modules(configuration.root))
     has_removed = any(module.removed_blocks for module in iterate_modules(configuration.root))

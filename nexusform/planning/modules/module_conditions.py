@@ -47,7 +47,7 @@ class ConditionResults(Struct):
 
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
-    """Check all conditions; only variables when destroying, and selected outputs of a partial plan."""
+    """Check all conditions; a destroy plan only those of variables, a partial plan also those of selected outputs."""
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
     if request.mode is Mode.DESTROY:
@@ -78,6 +78,7 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
             )
             scope = evaluation.build_scope(instance)
             value = evaluation.get_variable(instance, variable)
+            # A rejected value reads as unknown elsewhere; its rules need the value itself.
             rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
             if rejected_value is not None:
                 evaluation.set_variable(instance, variable.name, rejected_value)
@@ -101,7 +102,7 @@ def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> It
 
 
 def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) -> ConditionResults:
-    """Return the results of all conditions against current objects, as warnings."""
+    """Return the results of all conditions besides variables against current objects, with all problems as warnings."""
     reported_count = len(evaluation.diagnostics)
     results = ConditionResults()
     for part_results in check_current_conditions(request, evaluation):
@@ -119,7 +120,7 @@ def _iterate_module_instances(configuration: Configuration, evaluation: Evaluati
 def _evaluate_conditions(
     subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
 ) -> ConditionResults:
-    """Evaluate the conditions of one subject: (kind of condition, condition, scope)."""
+    """Evaluate the conditions of one subject, each with its kind and scope. The result is the worst of them."""
     if not conditions:
         return ConditionResults()
     problems: list[Diagnostic] = []
@@ -140,11 +141,11 @@ def _build_address(instance: ModuleInstance, name: str) -> str:
 def _move_problem_to_call(
     problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
 ) -> Diagnostic:
-    """Return a failed validation at the source of the value, with the location of the rule appended."""
+    """Return a failed validation at the source of the value (a module call, or the variable), naming its rule."""
     span = problem.subject
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
     call = instance.call
-    call_input = call.inputs.get(variable.name) if call is not None else None
+    call_input = call.inputs.get(variable.name) if call is not None else None  # expression and span
     return build_error(
         problem.id,
         f"{problem.detail}\n\nThis was checked by the validation rule at {rule}.",
@@ -158,16 +159,16 @@ def _move_problem_to_call(
 def _check_conditions_of_resources(
     instance: ModuleInstance, evaluation: Evaluation, modes: Collection[BlockMode]
 ) -> Iterator[ConditionResults]:
+    """Yield the results of pre- and postconditions of data blocks and (by `modes`) resources, per instance."""
     for block in instance.module.resources.values():
         if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
-            # Check the conditions of each instance of a block that was read or exists.
-            # Problems with the repetition were reported when the block was read.
+            # Problems with the repetition were reported when the block was read: this copy drops them.
             listed = evaluation.create_reporting_copy().list_repetitions(instance, block)
             repetitions = {repetition.key: repetition for repetition in listed}
             for key, item in evaluation.get_resource(instance, block).items.items():
                 address = Address(instance.path, block.mode, block.type, block.name, key)
                 before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
-                after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)
+                after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)  # with `self`
                 conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
                 conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
                 yield _evaluate_conditions(
@@ -178,6 +179,7 @@ def _check_conditions_of_resources(
 def _check_output_preconditions(
     instance: ModuleInstance, evaluation: Evaluation, names: Iterable[str]
 ) -> Iterator[ConditionResults]:
+    """Yield the results of the preconditions of these outputs of a module instance."""
     scope = evaluation.build_scope(instance)
     for name in names:
         output = instance.module.outputs[name]
@@ -188,15 +190,16 @@ def _check_output_preconditions(
 
 
 def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
-    """Check a check block, which only warns, also about errors within it."""
+    """Evaluate a check block: all its problems are warnings. With an unread data block, its status is an error."""
     inner_evaluation = evaluation.create_reporting_copy()
     module = instance
     if check.data is not None:
         block = check.data
+        # Only this check block may refer to its data block.
         resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
         module = replace(instance, module=replace(instance.module, resources=resources))
         inner_evaluation.get_resource(module, check.data)
-    is_unread = has_errors(inner_evaluation.diagnostics)
+    is_unread = has_errors(inner_evaluation.diagnostics)  # of the data block
     subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
     scope = inner_evaluation.build_scope(module)
     results = _evaluate_conditions(

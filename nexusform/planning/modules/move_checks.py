@@ -15,11 +15,11 @@ from nexusform.planning.preparation.move_statements import (
     list_move_statements,
 )
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModulePathStep, format_module
+from nexusform.resources.address import Address, AddressPattern, ModulePath, ModulePathStep, format_module
 
 
 def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of moved blocks. Unknown keys are skipped."""
+    """Return the problems of `moved` blocks; cycles only without other problems. Unknown instance keys are skipped."""
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
     if not statements:
@@ -35,8 +35,8 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
 
 
 class _MoveChecker:
-    # Moves of addresses so far: the target and the source of each. `b` as all instances of a block and `b` as
-    # its only instance are distinct.
+    # Moves of addresses so far: `_to` by source, `_from` by target. `b` as all instances of a block (True in the
+    # keys) and `b` as its only instance are distinct.
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
@@ -44,10 +44,10 @@ class _MoveChecker:
         self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}
 
     def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
-        """Check one statement in one instance of its module."""
+        """Yield the problems of one statement in one instance of its module, and record its move."""
         source, target = (_build_address(instance, statement.source), _build_address(instance, statement.target))
         if statement.source.type != statement.target.type:
-            type_error = build_error(
+            yield build_error(
                 "moved-to-another-type",
                 f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "
                 "this block. To keep the object, forget it with a removed block and import it under its new type.",
@@ -55,18 +55,16 @@ class _MoveChecker:
                 address=source if statement.source.type else "",
                 block="moved",
             )
-            yield type_error
             return
         declared = self._find_source_declaration(statement, instance)
         if declared is not None:
-            still_exists_error = build_error(
+            yield build_error(
                 "moved-object-still-exists",
                 f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
                 f"Declare it as {target} instead, or remove this block.",
                 statement.span,
                 block="moved",
             )
-            yield still_exists_error
         is_for_all = statement.is_for_all_instances
         other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))
         if other_address != target:
@@ -82,7 +80,7 @@ class _MoveChecker:
     def _find_source_declaration(self, statement: MoveStatement, instance: ModuleInstance) -> Span | None:
         """Return the span of a declaration of the moved object; None without one."""
         source = statement.source
-        steps = source.module if source.type else source.module[:-1]
+        steps = source.module if source.type else source.module[:-1]  # to the module with the block or call
         for step in steps:
             child = self._find_module_instance_at_step(instance, step)
             if child is None:
@@ -98,16 +96,14 @@ class _MoveChecker:
         block = instance.module.resources.get(get_resource_name(source))
         if block is None:
             return None
-        exists = statement.is_for_all_instances or source.key in self._list_instance_keys(instance, block)
+        keys = {repetition.key for repetition in self.evaluation.list_repetitions(instance, block)}
+        exists = statement.is_for_all_instances or source.key in keys
         return _get_declaration_span(block) if exists else None
 
     def _find_module_instance_at_step(self, parent: ModuleInstance, step: ModulePathStep) -> ModuleInstance | None:
-        if step.name not in parent.module.calls:
+        if step.name not in parent.module.calls:  # the call was removed with the object
             return None
         return self.evaluation.find_module_instance(parent, step.name, step.key)
-
-    def _list_instance_keys(self, instance: ModuleInstance, block: ResourceBlock) -> set[Key]:
-        return {repetition.key for repetition in self.evaluation.list_repetitions(instance, block)}
 
 
 def _get_declaration_span(declared: ResourceBlock | ModuleCall) -> Span:
@@ -152,7 +148,7 @@ def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
 
 
 def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
-    """Yield an error for each removed block of a declared object."""
+    """Yield an error for each `removed` block with a resource or module still declared in the configuration."""
     for module in iterate_modules(configuration.root):
         for removed in module.removed_blocks:
             declared = _find_declared_block(module, removed.source)
@@ -169,7 +165,7 @@ def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
 
 
 def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBlock | ModuleCall | None:
-    """Return the existing block named by a removed block."""
+    """Return the resource block or module call named by a `removed` block; None if it is removed indeed."""
     call: ModuleCall | None = None
     for step in source.module:
         call = module.calls.get(step.name)

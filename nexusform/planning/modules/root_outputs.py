@@ -38,7 +38,7 @@ class RootOutputChanges(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
-    """Plan the root outputs. Partial plans keep those of unselected blocks, partial destroys keep all."""
+    """Plan the root outputs. With -target or -exclude, those of unselected blocks stay, and all in a destroy plan."""
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputChanges((), before)
@@ -49,11 +49,11 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
-        if selected_outputs is not None and name not in selected_outputs:
+        if selected_outputs is not None and name not in selected_outputs:  # None: all are selected
             continue
         value = evaluation.get_output(evaluation.root, name)
         if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
-            continue
+            continue  # it keeps its value in state
         if value.size > _MAX_SIZE:
             diagnostics.append(_build_size_error(output))
             continue
@@ -64,7 +64,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         # An undeclared sensitive value is rejected, and hidden nevertheless.
         after[name] = build_output_state(output, value)
         changes.append(_build_change(name, before.get(name), after[name]))
-    if not selection.targets:
+    if not selection.targets:  # -target removes no output
         changes += _list_removed_outputs(before, declared)
         after = {name: output for name, output in after.items() if name in declared}
     return RootOutputChanges(tuple(changes), after, refined, tuple(diagnostics))
@@ -91,8 +91,8 @@ def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], e
 
 
 def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputChanges:
-    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output that
-    depends on a missing object keeps its value, or stays without one.
+    """Plan the root outputs when nothing else changes; `evaluation` uses current objects. An output depending on a
+    missing object is unknown: it keeps its value in state, or stays without one.
     """
     before, declared = request.state.outputs, request.configuration.root.outputs
     changes: list[OutputChange] = []
@@ -130,7 +130,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
         return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
     if value.has_ephemeral:
         return check_ephemeral_output(output, value)
-    if output.sensitive or not value.has_marks:
+    if output.sensitive or not value.has_marks:  # declared, or not sensitive
         return []
     return [
         build_error(
@@ -146,7 +146,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
 def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
     """Build the change of an output that exists afterwards."""
     if prior is None:
-        action = Action.CREATE if planned.value is not None else Action.NO_OP
+        action = Action.CREATE if planned.value is not None else Action.NO_OP  # a null output is none
         return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
     # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN
@@ -201,7 +201,7 @@ _MAXIMUM_AGE: Final = timedelta(days=1)
 
 
 def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
-    """Build an inventory record with its staleness at `plan_time` (RFC 3339)."""
+    """Build an inventory record, stale at `plan_time` if older than `max_age` (default: a day) or undated."""
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = parse_duration(max_age) if isinstance(max_age, str) else None
@@ -212,7 +212,7 @@ def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age
 
 
 def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:
-    """Return every inventory that was read, by address."""
+    """Return every inventory read by a data source (one with the time of its export), sorted by address."""
     inventories = []
     for (module, mode, kind, name), view in evaluation.resources.items():
         if mode != "data":

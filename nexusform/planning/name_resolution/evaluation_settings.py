@@ -50,7 +50,7 @@ class PlanClock:
 
 
 def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, state: State) -> EvaluationSettings:
-    """Build the settings of a plan over a state."""
+    """Build the settings of evaluation for a plan over a state; `reads` of the settings records all files read."""
     clock = PlanClock(request.now)
     registries = request.registries
     reads = EvaluationReads()
@@ -72,17 +72,16 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
     def read_data(
         block: ResourceBlock, arguments: Mapping[str, Any], address: str
     ) -> tuple[DataResult | None, list[Diagnostic]]:
+        """Return the result of a data block, None on errors; `reads` records everything it reads."""
         source = registries.data_sources[block.type]
         override = _find_data_override(source, arguments, address, request)
-        if override is not None:
+        if override is not None:  # it replaces reading
             return DataResult(override), []
-        managed_names = _list_managed_names(request, state)
-        files = FileReadRecorder(request.files, reads.data_files)
         context = ReadContext(
-            files,
-            request.now,
-            managed_names,
-            registries.resource_types,
+            files=FileReadRecorder(request.files, reads.data_files),
+            now=request.now,
+            managed_names=_list_managed_names(request, state),
+            types=registries.resource_types,
             list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
         )
         if request.read_state is not None:
@@ -120,7 +119,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
         if (block.mode, block.type) != ("managed", type_name):
             continue
         prepared = settings.get_body(block)
-        if prepared is None:
+        if prepared is None:  # an unknown type
             continue
         for instance in evaluation.list_module_instances(path):
             for repetition in evaluation.list_repetitions(instance, block):
@@ -193,7 +192,7 @@ class FileReadRecorder:
 def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
-    """Return the values that override a data block, None if it must be read."""
+    """Return the values of the first matching override of a data block, else as configured; None if it must be read."""
     if not request.data_overrides:
         return None
     block = parse_address(address)
@@ -250,7 +249,7 @@ def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody
 
 
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
-    """Return the managed names as in inventories: clusters, VMs, and `<cluster>/<pool>`."""
+    """Return the names managed in state, as in inventories: clusters, VMs, and separate pools as `<cluster>/<pool>`."""
     names = set()
     for address, current in state.list_current_objects():
         resource_type = request.registries.resource_types.get(address.type)

@@ -156,14 +156,14 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
     if block is None:
         return _build_unknown_lookup(traversal)
     view = scope.names.get_resource(scope.instance, block)
-    if not view.shape:
+    if not view.shape:  # its count or for_each is unknown or invalid
         return _build_unknown_lookup(traversal)
     key: Key = None
     if view.shape != SINGLE:
         if used >= len(steps):
             return view.get_value(), used, []
         key = _parse_literal_key(steps[used], view.shape)
-        if key is None or key not in view.items:
+        if key is None or key not in view.items:  # the evaluator indexes the whole value, or reports a missing key
             return view.get_value(), used, []
         used += 1
     item = view.items.get(key)
@@ -190,10 +190,6 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
     return scope.names.get_local(scope.instance, name), 1, []
 
 
-def _resolve_data_source_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    return _resolve_resource(scope, "data", _get_first_name(traversal), traversal, 1)
-
-
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve a reference to a module or one of its outputs, with the number of used steps."""
     call = scope.instance.module.calls.get(_get_first_name(traversal))
@@ -213,6 +209,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
 
 
 def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve path.module, path.root or path.cwd: a directory."""
     settings = scope.names.settings
     texts = {
         "module": scope.instance.module.directory,
@@ -235,6 +232,7 @@ def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve each.key or each.value; unknown outside of a block with for_each."""
     name, repetition = _get_first_name(traversal), scope.repetition
     if name == "key" and isinstance(repetition.key, str):
         return build_string(repetition.key), 1, []
@@ -254,7 +252,7 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
     "var": _resolve_variable_reference,
     "local": _resolve_local_reference,
-    "data": _resolve_data_source_reference,
+    "data": lambda scope, traversal: _resolve_resource(scope, "data", _get_first_name(traversal), traversal, used=1),
     "module": _resolve_module_reference,
     "path": _resolve_path_reference,
     "nexusform": _resolve_nexusform_name,

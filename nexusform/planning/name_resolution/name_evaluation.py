@@ -109,7 +109,7 @@ class Evaluation:
     # --- modules ---
 
     def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
-        """Return the instances of a module by its static path, in order of their keys."""
+        """Return the instances of a module by its static path (names without keys), in order of their keys."""
         instances = self._modules.get(path)
         if instances is None:
             instances = []
@@ -134,7 +134,7 @@ class Evaluation:
         return True
 
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
-        """Return the expansion of a call, computed once; empty on errors."""
+        """Return the expansion of a module call, computed once; without instances on errors."""
         key = (parent.path, call.name)
         expansion = self._module_shapes.get(key)
         if expansion is None:
@@ -190,7 +190,7 @@ class Evaluation:
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._evaluate_variable_value(instance, declared)
-            self._cache[key] = value.add_marks(declared.marks)
+            self._cache[key] = value.add_marks(declared.marks)  # validation rules refer to it
             try:
                 is_valid = self._is_valid_variable(instance, declared)
             except _MaximumDepthExceeded:
@@ -206,7 +206,7 @@ class Evaluation:
         scope = self.build_scope(instance)
         for validation in declared.validations if self.settings.validates_variables else ():
             value = self.evaluate_expression(validation.condition, scope)
-            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):
+            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false
                 return False
         return True
 
@@ -216,7 +216,7 @@ class Evaluation:
         if instance.parent is None or instance.call is None:
             return self.settings.variables.get(declared.name, default)
         call_input = instance.call.inputs.get(declared.name)
-        if call_input is None:
+        if call_input is None:  # the call omits it
             return default
         expression, span = call_input
         value = self.evaluate_expression(expression, self.build_scope(instance.parent, instance.repetition))
@@ -259,7 +259,7 @@ class Evaluation:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
             raise _MaximumDepthExceeded(named_value)
-        if self._depth:
+        if self._depth:  # nested in the evaluation of another value
             self._compute_and_cache(named_value)
         else:
             # Evaluate a value that may be at the end of a long chain: at the maximum depth, the deepest value is
@@ -280,7 +280,7 @@ class Evaluation:
         return self._cache[named_value.key]
 
     def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a value; its diagnostics name its block."""
+        """Evaluate a local or an output into the cache (unknown on errors); its diagnostics name its block."""
         # Self-references read this; the reference was reported.
         self._cache[named_value.key] = build_unknown(DYNAMIC)
         self._depth += 1
@@ -314,9 +314,9 @@ class Evaluation:
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return all outputs of all instances of a call."""
+        """Return all outputs of all instances of a call: an object, a tuple or an object by key; unknown on errors."""
         expansion = self.get_module_expansion(parent, call)
-        if not expansion.shape or expansion.unknown:
+        if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
             return build_unknown(DYNAMIC)
         if expansion.shape == DISABLED:
             return NULL
@@ -328,8 +328,8 @@ class Evaluation:
         return build_object({str(key): self._build_module_output_object(parent, call, key) for key in keys})
 
     def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
+        """Return the outputs of one module instance as an object; unknown for an unreadable module (reported)."""
         instance = self.find_module_instance(parent, call.name, key)
-        # An unreadable module has no further diagnostics.
         if instance is None or not call.module.directory:
             return build_unknown(DYNAMIC)
         return build_object({name: self.get_output(instance, name) for name in call.module.outputs})
@@ -344,7 +344,7 @@ class Evaluation:
         return view
 
     def get_resource_view(self, address: Address) -> ResourceView:
-        """Return the view that holds the instances of an address's block, created if missing."""
+        """Return the view of the instances of an address's block, created in the shape of its key if missing."""
         key = (address.module, address.mode, address.type, address.name)
         view = self.resources.get(key)
         if view is None or not view.shape:
@@ -353,7 +353,7 @@ class Evaluation:
         return view
 
     def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Read the data block: a view per instance, without one if its arguments have errors."""
+        """Read the data block: a view per instance, unknown if it cannot be read; without instances on errors."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
@@ -428,7 +428,7 @@ def convert_output(output: Output, value: Value) -> tuple[Value, list[Diagnostic
 
 
 def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of an output with a value unlike its declaration."""
+    """Return the error of an output if only its value or only its declaration is ephemeral."""
     if value.has_ephemeral and not output.ephemeral:
         detail = (
             f'The value of output "{output.name}" is derived from an ephemeral value. Add ephemeral = true to an '

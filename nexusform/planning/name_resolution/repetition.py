@@ -63,7 +63,7 @@ def expand_repetition(
     None if the expression itself has errors (already reported). `maximum` is the maximum number of instances.
     """
     expression = count or for_each or enabled
-    if expression is None:
+    if expression is None:  # no meta-argument
         return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
     value = evaluate(expression)
     if value is None:
@@ -72,7 +72,7 @@ def expand_repetition(
         return _expand_count(expression, value, header, maximum)
     if expression is for_each:
         return _expand_for_each(expression, value, header)
-    if value.has_ephemeral:
+    if value.has_ephemeral:  # `enabled`: one instance or none
         reason = _EPHEMERAL_REPETITION.format("enabled")
     elif value.has_marks:
         reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
@@ -100,7 +100,7 @@ def _expand_count(
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
     if not value.is_known:
-        return BlockExpansion(LIST, (), "count"), []
+        return BlockExpansion(LIST, (), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
     number = _convert_to_finite_number(convert_to_plain(value)[0])
@@ -117,7 +117,7 @@ def _expand_count(
 
 
 def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
-    """Return a finite number, also from text."""
+    """Return a finite number, also from text; None for other values."""
     if isinstance(plain, str):
         try:
             plain = float(plain)
@@ -131,7 +131,7 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 def _expand_for_each(
     expression: Expression, value: Value, header: str
 ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a for_each into instances in the order of their keys; None if it is invalid."""
+    """Expand a for_each into instances by key, in byte order; None if it is invalid. Sensitive values are allowed."""
 
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
@@ -139,10 +139,10 @@ def _expand_for_each(
     kind = value.type
     if value.is_ephemeral:
         return reject(_EPHEMERAL_REPETITION.format("for_each"))
-    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
+    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):  # elements of a set are keys
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
-        return BlockExpansion(MAP, (), "for_each"), []
+        return BlockExpansion(MAP, (), unknown="for_each"), []
     if value.is_null:
         return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
@@ -150,7 +150,7 @@ def _expand_for_each(
         return BlockExpansion(MAP, tuple(RepetitionData(key, element) for key, element in items)), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
-            return BlockExpansion(MAP, (), "for_each"), []
+            return BlockExpansion(MAP, (), unknown="for_each"), []
         if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
         keys = sorted((element.raw for element in value.raw), key=str.encode)
@@ -173,7 +173,7 @@ class InstanceView(Struct):
     _value: Value | None = None
 
     def get_value(self) -> Value:
-        """Return the whole object."""
+        """Return the whole object as a value, with derived attributes; unknown without attributes."""
         if self._value is None:
             kind = compute_implied_type(self.schema)
             if self.attributes is None:
@@ -212,7 +212,7 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of presented values without an equal recorded one."""
+    """Return the paths of presented values without an equal recorded one: they may be derived from secrets."""
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         return [()]
     paths: list[Path] = []

@@ -49,7 +49,7 @@ class ValueOriginTracer:
         return self._build_part(trace, root, hidden=False), problems
 
     def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
-        """Build a traced expression with its value and parts."""
+        """Build a traced expression with its value and parts; a `hidden` one is inside a sensitive value or error."""
         expression = trace.expression
         # A caught error would reveal its sensitive value.
         is_caught = trace.has_failed and not self._fails
@@ -93,7 +93,7 @@ class ValueOriginTracer:
         elif not trace.has_failed and isinstance(expression, syntax.Call):
             if expression.name.removeprefix("core::") == "sensitive":
                 yield "sensitive: sensitive() marks it"
-            if trace.value.raw is UNKNOWN and not expression.arguments:
+            if trace.value.raw is UNKNOWN and not expression.arguments:  # such as timestamp()
                 yield f"unknown: {expression.name}() is known after apply"
         if trace.problem and not hidden:
             yield f"error: {trace.problem}"
@@ -152,7 +152,7 @@ class ValueOriginTracer:
                 yield f'unknown: variable "{declared.name}" has no value ({location})'
         elif root == "module" and name in module.calls:
             definition = self._find_definition(traversal, instance)
-            if definition is None:
+            if definition is None:  # no single instance and output is named
                 return
             output = definition.instance.module.outputs[definition.name]
             location = _format_span_line(output.span)

@@ -35,7 +35,7 @@ class MoveEndpoint(Struct, frozen=True):
     key: Key | AnyInstanceKey = ANY
 
     def may_refer_to_same_object(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether both can refer to one object."""
+        """Return whether both endpoints can refer to one module, resource or instance."""
         if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False
         if self.resource is None or endpoint.resource is None:
@@ -43,7 +43,7 @@ class MoveEndpoint(Struct, frozen=True):
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether it refers to a part of the other."""
+        """Return whether it refers to a part of the other: inside its module, or one instance of its resource."""
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False
         if endpoint.resource is None:
@@ -96,7 +96,7 @@ class MoveStatement(Struct, frozen=True):
         return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:
-        """Return whether one of its ends is the resource in this module instance, or its instance."""
+        """Return whether one of its ends names the resource in its module instance, with any instance key."""
         depth = len(self.module)
         if tuple(step.name for step in resource.module[:depth]) != self.module:
             return False
@@ -145,7 +145,7 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 
 
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
-    """Return for each statement the numbers of those before it."""
+    """Return for each statement (its index) the indices of the statements to apply before it."""
     ends = [(statement.start, statement.end) for statement in statements]
     roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]
     statements_by_root = index_owners(enumerate(roots))
@@ -171,7 +171,9 @@ def _must_follow_statement(
     ends: tuple[MoveEndpoint, MoveEndpoint],
     other_ends: tuple[MoveEndpoint, MoveEndpoint],
 ) -> bool:
-    """Return whether one statement must be applied after the other."""
+    """Return whether the first statement must be applied after the other one: it moves the result of the other one, or
+    one is about a part of the other.
+    """
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):
         return True
@@ -189,6 +191,7 @@ def _must_follow_statement(
 
 
 def _is_instance_key_change(statement: MoveStatement) -> bool:
+    """Return whether a statement moves a module to itself with other instance keys."""
     begin, end = statement.start, statement.end
     has_same_names = [name for name, _ in begin.path] == [name for name, _ in end.path]
     return begin.resource is None and end.resource is None and has_same_names

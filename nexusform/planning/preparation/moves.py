@@ -40,8 +40,8 @@ class MovedState(Struct, frozen=True):
 
 
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
-    """Apply moved blocks, each once and in order, and implied moves between the only and the first instance
-    of a block that gained or lost its count. No object moves onto an existing one.
+    """Apply moved blocks, each once and in order, and implied moves: the only instance becomes the first one if its
+    block gains a count, or the reverse. No object moves onto an existing one: a warning reports the move.
     """
     explicit_statements = list_move_statements(configuration)
     statements = order_move_statements(
@@ -54,7 +54,7 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
         mover.apply_statement(statement)
     problems = mover.list_problems()
     previous = {new: old for new, old in mover.origins.items() if new != old}
-    if not previous:
+    if not previous:  # each object is back at its address
         return MovedState(state, {}), problems
     return MovedState(replace(state, instances=mover.build_instances(state.instances)), previous), problems
 
@@ -65,7 +65,7 @@ def _iterate_implied_moves(
     """Yield the moves implied by an added or removed count."""
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
     for address in state.instances:
-        if address.key not in (None, 0):
+        if address.key not in (None, 0):  # only the first instance moves
             continue
         block = blocks.get(address.config_address)
         if block is None:
@@ -82,7 +82,7 @@ def _compute_implied_key(address: Address, block: ResourceBlock) -> Key:
     """Return the key of an object after its block gained or lost its count."""
     if block.count is not None:
         return 0
-    return None if block.for_each is None else address.key
+    return None if block.for_each is None else address.key  # no move to keys of for_each is implied
 
 
 class _StateMover:
@@ -99,11 +99,15 @@ class _StateMover:
 
     def apply_statement(self, statement: MoveStatement) -> None:
         """Apply the moves of one statement."""
-        for path in sorted(self.keys_by_module, key=_build_path_key):
+
+        def build_sort_key(path: ModulePath) -> tuple[object, ...]:
+            return tuple((step.name, compute_key_sort_key(step.key)) for step in path)
+
+        for path in sorted(self.keys_by_module, key=build_sort_key):
             depth = len(statement.module)
             if tuple(step.name for step in path[:depth]) != statement.module:
                 continue
-            if statement.source.type:
+            if statement.source.type:  # "": it moves a module
                 self._move_resource(statement, path, depth)
             else:
                 target = _compute_module_target(path[depth:], statement)
@@ -130,12 +134,12 @@ class _StateMover:
         if path[depth:] != source.module or keys is None:
             return
         if source.type != target.type:
-            return  # this is an error of the statement
+            return  # `check_moved_blocks` reports it
         old = Address(path, *get_resource_name(source))
         new = Address((*path[:depth], *target.module), *get_resource_name(target))
         present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())
         if statement.is_for_all_instances:
-            if present:
+            if present:  # keys of the target in use
                 self._rejected[str(old)] = str(new)
                 return
             for key in sorted(keys, key=compute_key_sort_key):
@@ -148,6 +152,7 @@ class _StateMover:
                 self._move_instance(old, new)
 
     def _move_instance(self, old: Address, new: Address) -> None:
+        """Move the key of one instance to another resource or module, without leaving empty entries."""
         resource_key = (old.mode, old.type, old.name)
         resources = self.keys_by_module[old.module]
         resources[resource_key].discard(old.key)
@@ -160,23 +165,17 @@ class _StateMover:
         self._record_move_origin(old, new)
 
     def _record_move_origin(self, old: Address, new: Address) -> None:
-        self.origins[new] = self.origins.pop(old, old)
+        self.origins[new] = self.origins.pop(old, old)  # an object moved before keeps its first address
 
     def build_instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
         """Return the instances under their new addresses: unchanged ones, then moved ones."""
         moved = set(self.origins.values())
         after = {address: instance for address, instance in before.items() if address not in moved}
-        for new in sorted(self.origins, key=compute_address_order):
-            after[new] = before[self.origins[new]]
-        return after
+        return after | {new: before[self.origins[new]] for new in sorted(self.origins, key=compute_address_order)}
 
     def list_problems(self) -> list[Diagnostic]:
         """Return a warning for each rejected move."""
         return [_build_occupied_warning(source, target) for source, target in sorted(self._rejected.items())]
-
-
-def _build_path_key(path: ModulePath) -> tuple[object, ...]:
-    return tuple((step.name, compute_key_sort_key(step.key)) for step in path)
 
 
 def rename_refreshed(
@@ -198,10 +197,10 @@ def _compute_module_target(path: ModulePath, statement: MoveStatement) -> Module
     step, from_step, to_step = path[position], source[-1], target[-1]
     if step.name != from_step.name:
         return None
-    all_instances = statement.is_for_all_instances
-    if not all_instances and step.key != from_step.key:
+    keeps_keys = statement.is_for_all_instances
+    if not keeps_keys and step.key != from_step.key:
         return None
-    new_step = ModulePathStep(to_step.name, step.key) if all_instances else to_step
+    new_step = ModulePathStep(to_step.name, step.key) if keeps_keys else to_step
     return (*target[:-1], new_step, *path[position + 1 :])
 
 

@@ -63,7 +63,7 @@ def iterate_resource_blocks(configuration: Configuration) -> Iterator[ResourceBl
 def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
-    """Order the resource blocks; cycles and references against the phases are errors."""
+    """Order the resource blocks. With cycles or references to blocks of later phases it is empty."""
     empty_order = PlanningOrder((), {}, {})
     dependencies = build_dependencies(configuration)
     graph = {node: tuple(needs) for node, needs in dependencies.items()}
@@ -72,7 +72,7 @@ def compute_planning_order(
         return empty_order, cycle_errors
     all_blocks = iterate_resource_blocks(configuration)
     managed = [block for block in all_blocks if block.mode == "managed" and block.type in resource_types]
-    blocks = sorted(managed, key=_build_position_key)
+    blocks = sorted(managed, key=lambda block: tuple((name.encode(), offset) for name, offset in block.position))
     phases = {block.address: resource_types[block.type].phase for block in blocks}
     source_order = {block.address: index for index, block in enumerate(blocks)}
     reachability = _Reachability(graph)
@@ -134,12 +134,8 @@ def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -
     return replace(order, blocks=tuple(by_address[address] for address in addresses))
 
 
-def _build_position_key(block: ResourceBlock) -> tuple[tuple[bytes, int], ...]:
-    return tuple((name.encode(), offset) for name, offset in block.position)
-
-
 class _Reachability:
-    """Resource blocks reachable from a node without passing through another resource block."""
+    """Resource blocks reachable from a node through other declarations (such as locals), but not through a block."""
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
@@ -151,13 +147,10 @@ class _Reachability:
 
     def find_reachable_blocks(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
         """Return the resource blocks of these nodes, or reachable from them."""
-        blocks: set[ConfigAddress] = set()
-        for node in nodes:
-            blocks |= self._find_reachable_resources(node)
-        return blocks
+        return set[ConfigAddress]().union(*map(self._find_reachable_resources, nodes))
 
     def _find_reachable_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
-        """Traverse depth first with an explicit stack, because chains of locals may be long."""
+        """Return the resource blocks reachable from a node; a stack, not recursion, allows long chains of locals."""
         stack = [start]
         while stack:
             node = stack[-1]
@@ -170,7 +163,7 @@ class _Reachability:
                 continue
             inner = self._graph.get(node, ())
             pending = [need for need in inner if need not in self._cache]
-            if pending:
+            if pending:  # needed first; the node stays on the stack
                 stack += pending
                 continue
             self._cache[node] = frozenset().union(*(self._cache[need] for need in inner))
@@ -244,7 +237,7 @@ def _build_later_phase_reference_errors(
     dependencies: Mapping[Declaration, Mapping[Declaration, Span]],
     reachability: _Reachability,
 ) -> list[Diagnostic]:
-    """Build an error for each block with values of a block of a later phase. `depends_on` is order only."""
+    """Build an error for each reference to values of a block of a later phase; `depends_on` alone is allowed."""
     errors = []
     for block in blocks:
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]

@@ -27,8 +27,8 @@ from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, 
 
 
 class PriorState(Struct, frozen=True):
-    """Objects at the start of planning. `state` is the recorded state under the addresses of moved blocks, including
-    the objects to import (`imports`). `instances` are its instances with refreshed objects, `by_block` their addresses.
+    """Objects at the start of planning. `state` is the recorded state after `moved` blocks, including the objects to
+    import (`imports`). `instances` are its instances as observed by providers, `by_block` their addresses.
     `previous` maps an address to its recorded one, if they differ. `diagnostics` are about the moves.
     """
 
@@ -79,7 +79,7 @@ def build_prior_state(request: PlanRequest) -> PriorState:
         instance = instances.get(address)
         if instance is None:
             continue
-        if current is None and not instance.deposed:
+        if current is None and not instance.deposed:  # nothing is left of the instance
             instances.pop(address, None)
         else:
             instances[address] = InstanceState(current, instance.deposed)
@@ -87,7 +87,7 @@ def build_prior_state(request: PlanRequest) -> PriorState:
 
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
-    """Return the prior state without objects to import that are outside the selection."""
+    """Return the prior state without the objects to import outside the selection (-target, -exclude)."""
     excluded = [address for address in prior.imports if not selection.has(address)]
     if not excluded:
         return prior
@@ -114,7 +114,9 @@ class ImportTarget(Struct, frozen=True):
 
 
 def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[Diagnostic]]:
-    """Return the targets of import blocks that are not in state; they see variables, locals and resources in state."""
+    """Return the targets of import blocks missing in state, and the problems. Import blocks may refer to variables,
+    locals, and resources in state.
+    """
     from nexusform.planning.preparation.moves import apply_moves
 
     moved_state, _ = apply_moves(request.configuration, request.state)
@@ -147,7 +149,7 @@ def _iterate_requested_imports(
         )
         problems += expansion_problems
         if expansion is None or expansion.unknown:
-            if expansion is not None:
+            if expansion is not None:  # None: the problem is reported already
                 problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
             return
         repetitions = expansion.repetitions
@@ -162,7 +164,7 @@ def _iterate_requested_imports(
 def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
     """Return the id requested by an import block; None if invalid, with an error in `problems`."""
     value = scope.names.evaluate_expression(block.id, scope)
-    if value is None:
+    if value is None:  # its errors are diagnostics of the evaluation
         return None
     plain = convert_to_plain(value)[0]
     if not value.is_known:
@@ -199,7 +201,7 @@ def _build_duplicate_import_error(block: ImportBlock, address: Address, earlier:
 
 
 def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
-    """Return the address of `to`, with its keys evaluated."""
+    """Return the address of `to`, with its keys evaluated; None if it is invalid, with an error in `problems`."""
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
@@ -213,6 +215,7 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
 
 
 def _find_root_traversal(to: Expression) -> Traversal:
+    """Return the innermost expression of an address: its names up to the first computed key."""
     while not isinstance(to, Traversal):
         assert isinstance(to, (Index, RelativeTraversal))
         to = to.collection if isinstance(to, Index) else to.source
@@ -221,7 +224,7 @@ def _find_root_traversal(to: Expression) -> Traversal:
 
 def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
     """Return the steps of the import address, with its keys evaluated; None if one is invalid."""
-    if isinstance(to, Traversal):
+    if isinstance(to, Traversal):  # without computed keys
         return list(to.steps)
     if isinstance(to, RelativeTraversal):
         source_steps = _evaluate_steps(to.source, scope, problems)
@@ -258,6 +261,7 @@ def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str
 
 
 def _normalize_block_to_schema(block: NestedBlock, value: Any) -> Any:
+    """Return the bodies of a nested block with the attributes of its schema: a list, a map, or one body or None."""
     if block.nesting is Nesting.LIST:
         return [_normalize_attributes_to_schema(block.schema, part) for part in value or ()]
     if block.nesting is Nesting.MAP:

@@ -30,7 +30,9 @@ _MAXIMUM_LISTED: Final = 20
 
 
 class Selection(Struct, frozen=True):
-    """Instances to plan. `replace` are whole instances, `heal` single VMs by address."""
+    """Instances to plan. The blocks are those of the options `targets` with their dependencies, or of `excludes` with
+    their dependents. -replace names whole instances (`replace`), or single VMs by address and name (`heal`).
+    """
 
     targets: tuple[AddressPattern, ...] = ()
     target_blocks: frozenset[ConfigAddress] = frozenset()
@@ -41,7 +43,7 @@ class Selection(Struct, frozen=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether anything is excluded."""
+        """Whether -target or -exclude restricts the plan."""
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
@@ -87,25 +89,26 @@ def build_selection(
         )
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
+    # Blocks with single targeted instances: their other instances are not selected.
     only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
-    # The excluded blocks and their dependents; single instances have none.
+    # Single excluded instances exclude no dependents.
     block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]
     excluded_blocks = _find_named_blocks(block_patterns, order)
     dependents = index_owners(order.needs.items())
     selection = Selection(
-        tuple(target_patterns),
-        frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
-        frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
-        tuple(exclude_patterns),
-        tuple(instances),
-        tuple(vms),
+        targets=tuple(target_patterns),
+        target_blocks=frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
+        excluded_blocks=frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
+        excludes=tuple(exclude_patterns),
+        replace=tuple(instances),
+        heal=tuple(vms),
     )
     return selection, problems
 
 
 def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
-    """Return the root outputs of a partial plan, with the blocks they depend on; None for all outputs.
-    -target includes the outputs of selected blocks alone, -exclude all but those of excluded blocks.
+    """Return the root outputs of a partial plan by name, with the blocks they depend on; None: all outputs. -target
+    selects outputs depending only on selected blocks, -exclude those depending on no excluded block.
     """
     if not selection.is_partial:
         return None
@@ -118,14 +121,14 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     for name in configuration.root.outputs:
         nodes = find_reachable([Declaration((), "output", name)], lambda node: edges.get(node, ()))
         needed_blocks = {node for node in nodes if node.kind in ("resource", "data")}
-        is_targeted = bool(needed_blocks) and needed_blocks <= target_nodes
+        is_targeted = bool(needed_blocks) and needed_blocks <= target_nodes  # an output without blocks is not
         if is_targeted if selection.targets else needed_blocks.isdisjoint(excluded_nodes):
             outputs[name] = needed_blocks
     return outputs
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects with only one address selected; `previous` maps new addresses to old ones."""
+    """Return the error for moved objects not selected under both addresses; `previous` maps new to old ones."""
     missing_options: set[str] = set()
     for new, old in previous.items():
         for address in (new, old):
@@ -181,6 +184,7 @@ def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAd
 
 
 def _is_named_by_keys_only(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
+    """Return whether all patterns for a block name single instances of it."""
     return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_matched_by_pattern(pattern, block))
 
 
@@ -215,17 +219,16 @@ def split_object_address(text: str) -> tuple[str, str]:
 def _parse_patterns(
     option: str, texts: Iterable[str], order: PlanningOrder, problems: list[Diagnostic]
 ) -> list[AddressPattern]:
+    """Parse the addresses of an option; invalid ones are reported in `problems`."""
     patterns = []
     for text in texts:
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
             candidates = [str(block.address) for block in order.blocks if block.address.name == text]
-            similar_resource_suggestion = (
-                f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
-            )
-            detail = f"{problem}{similar_resource_suggestion}"
-            problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
+            hint = f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+            headline = f"Invalid {option} address"
+            problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))
     return patterns
 
 
@@ -246,7 +249,7 @@ def check_unmatched_options(
 def _check_pattern_matches(
     option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
 ) -> list[Diagnostic]:
-    """Return errors for patterns that match nothing. A targeted instance must exist, or an excluded block."""
+    """Return errors for patterns without a matching block or instance. A -target with a key must match an instance."""
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)
@@ -255,9 +258,8 @@ def _check_pattern_matches(
         if any(pattern.is_match(address) for address in addresses):
             continue
         known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
-        detail = (
-            f"{option}={pattern} names nothing in the configuration or the state.{suggest_name(str(pattern), known)}"
-        )
+        hint = suggest_name(str(pattern), known)
+        detail = f"{option}={pattern} names nothing in the configuration or the state.{hint}"
         problems.append(build_error("nothing-to-target", detail))
     return problems
 
@@ -283,7 +285,7 @@ def _check_replace_options(
             hint = suggest_name(str(pattern), [str(address) for address in known_addresses])
             detail = f"-replace={pattern} names no instance of this configuration.{hint}"
             problems.append(build_error("nothing-to-replace", detail))
-        elif any(str(address) != str(pattern) for address in matches):
+        elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
             problems.append(_build_ambiguous_replacement(pattern, matches))
     for pattern, name in selection.heal:
         names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]

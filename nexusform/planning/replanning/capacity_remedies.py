@@ -33,14 +33,14 @@ MAXIMUM_TRIALS: Final = 10
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
-    """Return whether some sample of unknown cells does not fit, or none was computed."""
+    """Return whether a fit depends on unknown NUMA cells (not None), and some sample fails or none was computed."""
     return numa_sampling is not None and (
         not numa_sampling.sample_count or numa_sampling.fitting_count < numa_sampling.sample_count
     )
 
 
 def format_certainty_note(result: PlanResult) -> str:
-    """Format a note for a remedy with the number of fitting samples; "" if it depends on none."""
+    """Format a note for a remedy with the number of fitting samples; "" if no unknown NUMA cell affects it."""
     numa_sampling = result.plan.numa_sampling
     if numa_sampling is None:
         return ""
@@ -50,14 +50,14 @@ def format_certainty_note(result: PlanResult) -> str:
 def format_certain_count_note(
     outcome: PlanResult, count: int, existing_count: int, plan_count: Callable[[int], PlanResult]
 ) -> str:
-    """Format a note with the largest certain count of a pool if `count` is uncertain; `outcome` is its plan.
-    `plan_count` plans with another count; `existing_count` is the number of existing VMs of the pool.
+    """Format a note with the largest certain count found for a pool, by bisection; "" if `count` is certain itself.
+    `outcome` is the plan with `count`, `plan_count` plans with another one; `existing_count` VMs exist already.
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""
     lower, upper = existing_count, count - 1
     best: PlanResult | None = None
-    for _ in range(MAXIMUM_TRIALS):
+    for _ in range(MAXIMUM_TRIALS):  # `lower` always fits: the existing VMs, or the plan in `best`
         if lower >= upper:
             break
         middle = (lower + upper + 1) // 2
@@ -68,7 +68,7 @@ def format_certain_count_note(
             lower, best = middle, smaller
     if not lower:
         return " No count fits in every sample."
-    if best is None or is_certain_fit(best.sites):
+    if best is None or is_certain_fit(best.sites):  # None: only the existing VMs are certain
         return f" {lower} is certain."
     return f" {lower} fits in all of them."
 
@@ -111,7 +111,7 @@ def add_remedies(
     """Return the result with remedies appended to its capacity errors."""
     errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
-        return result
+        return result  # another error would reject every trial, too
     trial_request = replace(build_trial_request(request), samples=0)
 
     def plan_trial(
@@ -160,7 +160,7 @@ def _format_repack_hint(result: PlanResult) -> str:
     pool = pools[0].pool
     zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     want = len(pool.numbers) - pools[0].existing_count
-    if want < 1:
+    if want < 1:  # only existing VMs to re-create do not fit
         return ""
     command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
     return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
@@ -183,7 +183,7 @@ def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repa
         fit = {**diagnostic.extra.get("fit", {}), "suggested_fixes": data}
         detail = diagnostic.detail + closing
         diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
-        closing = ""
+        closing = ""  # the other errors get the data only
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
@@ -204,7 +204,7 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
     """Try upgrades that remove old VMs first instead of adding surge VMs."""
     pools = shortage.pools
     if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
-        return
+        return  # only upgrades add surge VMs, and a control plane has no upgrade_settings
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
     adjustments = [
         ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
@@ -238,10 +238,10 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             # A count that did not fit is followed by a smaller one.
             counts[key] = min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
         if not all(unplaced.pool.count_path for unplaced in pools.values()):
-            return
+            return  # plain VMs and VNFs have no count to lower
         minimum_counts = {key: max(unplaced.existing_count, 1) for key, unplaced in pools.items()}
         if any(counts[key] < minimum_counts[key] for key in pools):
-            return
+            return  # existing VMs would be removed, or no VM remains
         adjustments = [
             ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
             for key, unplaced in pools.items()
@@ -254,14 +254,14 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             yield replace(remedy, text=text, edits=tuple(adjustments))
             return
         if not outcome.unplaced:
-            return
+            return  # errors other than capacity: smaller counts do not help
         failed_pools = outcome.unplaced
 
 
 def _format_certain_count(
     outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[PoolShortage], trial: TrialPlanner
 ) -> str:
-    """Format the certain count if a single pool lacks capacity and the fitting count is uncertain."""
+    """Format the certain count of a single pool; "" for several pools, or if the fitting count is certain."""
     if len(adjustments) > 1:
         return ""
     [adjustment], [unplaced] = adjustments, pools
@@ -273,7 +273,7 @@ def _format_certain_count(
 def _build_count_remedy(
     pools: dict[tuple[Address, str], PoolShortage], counts: dict[tuple[Address, str], int]
 ) -> Remedy:
-    """Build the remedy of fewer VMs: these pools with these counts."""
+    """Build the remedy of fewer VMs: pools and their counts, both by address and pool name."""
     texts, data = [], []
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
@@ -293,7 +293,7 @@ def _build_count_remedy(
 def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
-        return
+        return  # a pool without zones may use all; plain VMs and VNFs have no pool with zones to change
     for zones in _iterate_zone_additions(shortage):
         adjustments = [_build_zone_adjustment(unplaced, zones) for unplaced in shortage.pools]
         outcome = trial(adjustments, ())
@@ -304,8 +304,8 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
 
 
 def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
-    """Yield zones to add, the fewest first; finally all of them, if there are too many combinations."""
-    # The zones of every site, from the racks of the plan.
+    """Yield zones to add, the fewest first; after too many combinations, all of them last."""
+    # The zones of every site, from the racks of the plan; a planned rack has no machines yet.
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in shortage.racks:
         if rack.get("status") != "planned":
@@ -313,14 +313,14 @@ def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
     zones: set[str] = set()
     for unplaced in shortage.pools:
         zones.update(zones_of_sites.get(unplaced.site_id, ()))
-    allowed = [unplaced.pool.configured_zones for unplaced in shortage.pools]
-    common_zones = frozenset.intersection(*allowed)
-    missing = sorted(zones - common_zones, key=str.encode)
-    sizes = range(1, len(missing) + 1)
-    additions = chain.from_iterable(combinations(missing, size) for size in sizes)
+    allowed_zones = [unplaced.pool.configured_zones for unplaced in shortage.pools]
+    common_zones = frozenset.intersection(*allowed_zones)
+    addable_zones = sorted(zones - common_zones, key=str.encode)  # new for at least one pool
+    sizes = range(1, len(addable_zones) + 1)
+    additions = chain.from_iterable(combinations(addable_zones, size) for size in sizes)
     for number, added in enumerate(additions):
         if number == MAXIMUM_ZONE_TRIALS:
-            yield missing
+            yield addable_zones
             return
         yield added
 
@@ -332,7 +332,7 @@ def _build_zone_adjustment(unplaced: PoolShortage, new_zones: Sequence[str]) -> 
 
 
 def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan) -> Remedy:
-    """Build the remedy of more zones: `new_zones` to those of the zone-restricted pools."""
+    """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones; `plan` is the trial."""
     texts, data = [], []
     for unplaced in pools:
         zones = sorted(unplaced.pool.configured_zones | set(new_zones), key=str.encode)
@@ -345,9 +345,8 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
     # An upgrade re-places them as well, but batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
-        cost = (
-            f" Other zones re-create the pool: {format_count(concurrent_count, 'node')} down at once, not in batches."
-        )
+        nodes = format_count(concurrent_count, "node")
+        cost = f" Other zones re-create the pool: {nodes} down at once, not in batches."
     return Remedy(
         "zones", f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}", {"zones": data, "replaced_vms": moved_count}
     )
@@ -381,7 +380,7 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
 
 
 def _list_choices(items: list[_Item]) -> list[list[_Item]]:
-    """Return each item alone, then all of them together if there are several."""
+    """Return lists to try: each item alone, then all of them together if there are several."""
     return [[item] for item in items] + ([items] if len(items) > 1 else [])
 
 
@@ -397,29 +396,29 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try the failing clusters before the other new ones, then all new ones larger first."""
+    """Try two orders of creating clusters: those without capacity first, then all new ones, larger first."""
     # The names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown SKU).
     skus = CATALOGUES[NEWEST].vm_skus
-    new: dict[Address, str] = {}
+    new_clusters: dict[Address, str] = {}
     memory: Counter[Address] = Counter()
     created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}
     for table in shortage.plan.placement_tables:
         if table.address in created_addresses:
             sku = skus.get(table.vm_sku_name)
             memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
-            new[table.address] = table.cluster
-    if len(new) < 2:
-        return
-    failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
-    larger_first = sorted(new, key=lambda address: -memory[address])
+            new_clusters[table.address] = table.cluster
+    if len(new_clusters) < 2:
+        return  # a single cluster has no other order
+    failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new_clusters))
+    larger_first = sorted(new_clusters, key=lambda address: -memory[address])
     for order in (failing, larger_first):
-        if list(new)[: len(order)] == order:  # it is the order of the plan
+        if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
             continue
         outcome = trial((), order)
         if outcome.plan.errored:
             continue
-        names = [new[address] for address in order]
-        other_names = [name for address, name in new.items() if address not in order]
+        names = [new_clusters[address] for address in order]
+        other_names = [name for address, name in new_clusters.items() if address not in order]
         fits = _format_fit(shortage.pools)
         text = f"Create larger ones first, in the order {', '.join(names)}: {fits}."
         if order is failing and other_names:
@@ -433,8 +432,8 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
 
 
 def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try to change blocking hard hints: re-create the VM with the hint as well, make the hint soft, or use
-    racks instead of machines or vice versa. One hint at a time, then all.
+    """Try three changes of blocking hard placement hints: re-create the VM with the hint as well, make the hint
+    soft, or use a weaker scope. Yield the first success of each: one hint at a time, then all hints.
     """
     hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
     hints = hints[:MAXIMUM_HINTS]
@@ -447,7 +446,7 @@ def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequ
     """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
-        return
+        return  # this plan creates or re-creates the others already
     outcome = trial((), (), vms)
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
@@ -462,7 +461,7 @@ def _try_soft_hints(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequenc
 
 
 def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
-    """Try a weaker scope: anti-affinity on machines, or affinity in racks."""
+    """Try a weaker scope: machines instead of racks for anti-affinity, racks for affinity; nothing for mixed hints."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
         yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)
@@ -495,7 +494,7 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool
     if any(unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count for unplaced in pools):
-        return
+        return  # one new SKU must suit all pools, and would re-create existing VMs
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
             ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
@@ -511,8 +510,8 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
 
 
 def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
-    """Return SKUs of the same type from the largest down; a control plane VM uses one NUMA cell."""
-    size = (sku.host_vcpus, sku.memory_gib)
+    """Return the smaller SKUs of the same type, the largest first; a control plane VM must use one NUMA cell."""
+    size = (sku.host_vcpus, sku.memory_gib)  # compared by CPUs, then by memory
     smaller = [
         candidate
         for candidate in CATALOGUES[NEWEST].vm_skus.values()

@@ -40,10 +40,9 @@ _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
 
 def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
-    """Return whether any value of the plan is known only after apply, or derived from one."""
-    if any(has_unknown_part(change.after) for change in plan.changes):
-        return True
-    if any(has_unknown_part(output.value) for output in plan.planned_outputs.values()):
+    """Return whether any value of the plan is known only after apply, or may be derived from one (`_LATE_CALLS`)."""
+    after = [change.after for change in plan.changes]
+    if any(map(has_unknown_part, [*after, *(output.value for output in plan.planned_outputs.values())])):
         return True
     return any(_LATE_CALLS.search(source.text) for source in configuration.files.values())
 
@@ -51,14 +50,14 @@ def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bo
 def finalize_plan(
     plan: Plan, request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
-    """Return the plan with all values known that do not depend on provider results. Known values may not
-    change, and errors may not occur: either stops the apply before any step.
+    """Plan again before apply, and return the plan with all values except those of providers, with problems. A changed
+    known value or an error is a problem: it stops the apply before any step.
     """
     if not has_values_known_after_apply(plan, request.configuration):
         return plan, []
     options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
     new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
-    if new_plan.errored:
+    if new_plan.errored:  # a new plan is needed
         return plan, list(new_plan.errors)
     problems: list[Diagnostic] = []
     changes = _replace_unknown_values_of_changes(plan, new_plan, request.registries, problems)
@@ -70,7 +69,7 @@ def finalize_plan(
 def _replace_unknown_values_of_changes(
     plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
-    """Return the changes with unknown values taken from `new_plan`."""
+    """Return the changes with unknown values taken from `new_plan`; differences are added to `problems`."""
     finals = {(change.address, change.deposed): change for change in new_plan.changes}
     changes: list[Change] = []
     for change in plan.changes:
@@ -85,7 +84,7 @@ def _replace_unknown_values_of_changes(
 
 
 def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) -> dict[str, OutputState]:
-    """Return the outputs with unknown values taken from `new_plan`."""
+    """Return the outputs with unknown values taken from `new_plan`; differences are added to `problems`."""
     outputs: dict[str, OutputState] = {}
     for name, output in plan.planned_outputs.items():
         final = new_plan.planned_outputs.get(name, output)
@@ -102,8 +101,8 @@ def _replace_unknown_values_of_step(step: Step, change: Change) -> Step:
 
 
 def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Yield errors for arguments that differ from the plan."""
-    if change.after is None:
+    """Yield errors for arguments with another value in `final` than planned."""
+    if change.after is None:  # a removal has no values
         return
     if final is None or final.after is None:
         yield _build_inconsistency_error(f"{change.address}", "It is no longer planned.", str(change.address))
@@ -134,7 +133,7 @@ def check_output(
 
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
     """Return whether everything known of a planned value matches the actual one. Unknown elements of a set
-    may equal other elements, and a number or bool may become its text.
+    may equal other elements, so the set may be smaller. A number or bool may become its text.
     """
     if planned is UNKNOWN:
         return True
@@ -150,7 +149,10 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
             element = value_type.element
             unknown_elements = [value for value in planned if has_unknown_part(value)]
             known_elements = [value for value in planned if not has_unknown_part(value)]
-            if not all(_contains_planned_element(value, actual, element) for value in known_elements):
+            # Each known element is in the actual set; each other actual element matches an unknown one.
+            if not all(
+                any(is_consistent_with_plan(value, other, element) for other in actual) for value in known_elements
+            ):
                 return False
             unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
             if len(unplanned) > len(unknown_elements):
@@ -170,7 +172,7 @@ def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list
 
 
 def _convert_number_or_bool_to_text(planned: Any) -> str | None:
-    """Return the text of a number or a bool after conversion to string."""
+    """Return the text of a number or a bool after conversion to string; None for other values."""
     if isinstance(planned, bool):
         return str(planned).lower()
     return format_number(build_number(planned).raw) if isinstance(planned, int | float | Fraction) else None
@@ -194,11 +196,6 @@ def _get_part_type(value_type: Type, key: str | int) -> Type:
     if isinstance(value_type, TupleType) and isinstance(key, int) and key < len(value_type.elements):
         return value_type.elements[key]
     return DYNAMIC
-
-
-def _contains_planned_element(planned: Any, actual: Sequence[Any], element: Type) -> bool:
-    """Return whether a planned element is among the actual ones."""
-    return any(is_consistent_with_plan(planned, value, element) for value in actual)
 
 
 def _has_matching_element(planned: Sequence[Any], actual: Any, element: Type) -> bool:
@@ -251,7 +248,7 @@ def evaluate_final_results(
     """
     is_selection = bool(plan.targets or plan.excludes)
     is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
-    if plan.mode is Mode.DESTROY or not (
+    if plan.mode is Mode.DESTROY or not (  # nothing was unknown, and no prediction was wrong
         wrong_addresses
         or plan.mode is Mode.REFRESH_ONLY
         or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
@@ -296,12 +293,12 @@ class _FinalOutputs(Struct):
         actual, problems = self._evaluate_output(name)
         if actual is None and before is not None:
             self.values[name] = before
-        if not is_partial:
+        if not is_partial:  # a partial apply may leave outputs without their objects
             self.diagnostics += problems
         if actual is None:
             return
         self.values[name] = actual
-        if planned is None:
+        if planned is None:  # nothing to compare with
             return
         refinements = self.plan.refined_outputs.get(name, ())
         inconsistencies = check_output(name, planned, actual, refinements)
@@ -332,7 +329,7 @@ class _FinalOutputs(Struct):
 def _evaluate_conditions_after_apply(
     plan: Plan, request: PlanRequest, evaluation: Evaluation
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
-    """Return the conditions against current objects, and the problems of those with a new status."""
+    """Return the results of the plan's conditions with current objects, and the problems of those with a new status."""
     planned = {(check.kind, check.address): check for check in plan.checks}
     current_checks: dict[tuple[str, str], CheckResult] = {}
     problems: list[Diagnostic] = []
@@ -351,7 +348,7 @@ WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValues, list[Diagnostic]]:
-    """Return the write-only arguments of the objects to create or update, and errors of unknown ones."""
+    """Return the write-only arguments of the objects to create or update, by address, and errors of unknown ones."""
     types = request.registries.resource_types
     changes = [
         change
@@ -378,7 +375,7 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
 
 
 def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the non-null write-only arguments of one object."""
+    """Return the write-only arguments of one object with a value; none if its block or instance is missing."""
     address = change.address
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):

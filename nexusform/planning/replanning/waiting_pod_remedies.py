@@ -30,22 +30,24 @@ _Binding = tuple[Address, str]
 def add_feasibility_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with successful remedies, and the number of bindings without one because of the limit."""
+    """Return the result with successful remedies added to the bindings (placement and selected cluster) with waiting
+    pods, and the number of bindings left untested by the limit of trials.
+    """
     plan = result.plan
     if plan.errored:
         return result
     limit = _MAX_TRIALS
-    if not request.includes_losses:
+    if not request.includes_losses:  # without -details, large plans get fewer trials
         limit = min(limit, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    tested = set(waiting[:limit])
+    tested = set(waiting[:limit])  # domains propose fixes for these; without a proposal there is none
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
     proposals = chain.from_iterable(contribution.suggest_fixes(limit) for contribution in result.contributions)
     for proposal in proposals:
         if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
-            continue
-        if limit == 0:
+            continue  # a fix of the same kind works already
+        if limit == 0:  # no trial is left
             tested -= proposal.solves
             continue
         limit -= 1
@@ -63,17 +65,20 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return True if the proposal's bindings run in its trial, and no other binding or placement is worse."""
+    """Return True if the proposal's bindings run in its trial, no other binding stops, and no placement loses clusters
+    (except for the announced `fewer_clusters`).
+    """
     if trial.errored:
         return False
     before, after = _collect_bindings(plan), _collect_bindings(trial)
-    poor_before = {(address, cluster) for address, cluster in before.not_running if address != proposal.completed}
+    # All bindings of the completed placement must run, others may wait as before.
+    waiting_before = {(address, cluster) for address, cluster in before.not_running if address != proposal.completed}
     minimum_counts = before.count_clusters()
     if proposal.completed is not None:
         minimum_counts[proposal.completed] = max(1, minimum_counts[proposal.completed] - proposal.fewer_clusters)
     return (
         after.running >= set(proposal.runs)
-        and after.not_running <= poor_before - set(proposal.solves)
+        and after.not_running <= waiting_before - set(proposal.solves)
         and after.count_clusters() >= minimum_counts
     )
 
@@ -109,7 +114,9 @@ _MAXIMUM_STEPS = 4  # added targets may exclude others
 def verify_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result; if the plan with the suggested selection is rejected, too, with its reason."""
+    """Return the result; if the plan with the suggested -target and -exclude options is rejected as well, its reason is
+    added. The options are extended as long as such a plan suggests further ones.
+    """
     trial_request = replace(build_trial_request(request), samples=0)
     last_result = result
     for _ in range(_MAXIMUM_STEPS):
@@ -123,7 +130,7 @@ def verify_suggested_selection(
         if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
             break
     errors = last_result.plan.errors
-    if not errors:
+    if not errors:  # the suggestion works
         return result
     diagnostics = [_add_rejection_reason(diagnostic, errors[0]) for diagnostic in result.plan.diagnostics]
     return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))

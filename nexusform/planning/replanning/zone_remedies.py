@@ -52,7 +52,7 @@ def add_zone_remedies(
     """Return the result with zone sets that satisfy the rule appended to each rejection by a rule."""
     deny_rules = [rule for rule in result.open_rules if rule.verdict.enforcement == "deny"]
     if not deny_rules or any(diagnostic.id != SEPARATION_VIOLATED for diagnostic in result.plan.errors):
-        return result
+        return result  # nothing is rejected by a rule, or another error would reject every trial, too
     violated_addresses = frozenset(str(rule.instance.address) for rule in deny_rules)
     plan = result.plan
     for rule in deny_rules:
@@ -66,7 +66,7 @@ def add_zone_remedies(
 def _build_replan_trial(
     request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
 ) -> ZoneTrial:
-    """Return a function that plans again with adjustments; None if something else has errors then."""
+    """Return a function planning again with adjustments: its result is None with errors besides `other_rules`."""
     trial_request = build_trial_request(request)
 
     def plan_trial(adjustments: Sequence[ArgumentAdjustment]) -> PlanResult | None:
@@ -108,18 +108,18 @@ def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies
 
 
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
-    """Yield the prior zones, if this plan changes them and they work; and the first successful zone sets. First without
-    moving existing VMs, then with every pool changed, then with other zones for the groups unchanged by this plan.
+    """Yield up to two remedies: the zones in state, if this plan changes them, and the first successful zone sets.
+    Zone sets are tried without moving existing VMs, then with, then for the groups unchanged by this plan.
     """
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}
     if rule.verdict.scope == "site" or len(sites) != 1 or _has_shared_pool(rule):
-        return
+        return  # zones divide one site, and every pool has one set of them
     site = result.sites[sites.pop()]
     tested_zones: set[tuple[Zones, ...]] = set()
     for zone_groups in _iterate_zone_groups(rule, result, site):
         for zones in islice(_iterate_zone_sets(zone_groups), MAXIMUM_TRIALS):
-            if zones in tested_zones:
+            if zones in tested_zones:  # by an earlier change of the groups
                 continue
             tested_zones.add(zones)
             adjustments = _build_adjustments(zone_groups, zones)
@@ -149,7 +149,9 @@ def _build_zone_remedy(
 
 
 def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
-    """Yield the possible changes of groups, the smallest first."""
+    """Yield the possible changes of groups, the smallest first: existing VMs stay, may move, or unchanged groups get
+    new zones. The last one requires groups changed by this plan besides unchanged ones.
+    """
     for may_move in (False, True):
         yield [_build_zone_group(group, site, may_move=may_move) for group in rule.groups]
     changed_groups = [any(_has_changed_zones(member, result) for member in group) for group in rule.groups]
@@ -168,31 +170,32 @@ def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
 
 
 def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
+    """Return whether the pool of a member is new, or its configured zones differ from those in state."""
     return _get_prior_zones(member, result) != tuple(sorted(member.pool.configured_zones))
 
 
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
-    """Try the prior zones of the pools with changed zones."""
-    adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}
-    names: dict[Zones, dict[str, None]] = {}
+    """Try the zones in state for the pools with changed zones; nothing without such a pool."""
+    adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
+    pools_by_zones: dict[Zones, dict[str, None]] = {}
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
             continue
         path = (*member.pool.path, "availability_zones")
         address = member.vm[0]
-        adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)
-        names.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
+        adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
+        pools_by_zones.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
     outcome = trial(tuple(adjustments.values())) if adjustments else None
     if outcome is None:
         return
-    parts = [
+    clauses = [
         f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
-        for zones, pools in names.items()
+        for zones, pools in pools_by_zones.items()
     ]
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
-    text = f"{'; '.join(parts)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in names.items()]
+    text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
+    data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in pools_by_zones.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
 
 
@@ -210,18 +213,18 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule with its required, optional and minimum number of zones."""
+    """Build a group of a rule: its required and optional zones, and the minimum number of zones for its VMs."""
     order = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
     for member in group:
-        is_existing = member.rank < 0
+        is_existing = member.rank < 0  # not placed by this plan
         is_fixed = not _is_zone_changeable(member) or (is_existing and not may_move)
         if is_fixed:
             required_zones.add(member.placement.availability_zone)
         else:
             changed_members.append(member)
-            if not is_rewritten:
+            if not is_rewritten:  # the pool keeps its configured zones
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
@@ -238,12 +241,12 @@ def _build_zone_group(
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
     minimum_count = max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
     return _ZoneGroup(
-        tuple(names),
-        tuple(ordered_required),
-        tuple(optional_zones),
-        minimum_count,
-        tuple(changed_members),
-        is_rewritten,
+        names=tuple(names),
+        required_zones=tuple(ordered_required),
+        optional_zones=tuple(optional_zones),
+        minimum_count=minimum_count,
+        members=tuple(changed_members),
+        is_rewritten=is_rewritten,
     )
 
 
@@ -253,15 +256,15 @@ def _get_cluster_name(member: GroupMember) -> str:
 
 
 def _is_zone_changeable(member: GroupMember) -> bool:
-    # Zones are configured together with a count: for the pools of clusters.
+    # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
     return bool(member.pool.count_path)
 
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
-    """Return the number of zones, the largest first, that cover the need."""
+    """Return the number of zones to cover the need, taking the largest first; all of them if they are too small."""
     count = 0
     for amount in sorted(amounts.values(), reverse=True):
-        if need <= 0:
+        if need <= 0:  # covered
             break
         need -= amount
         count += 1
@@ -272,14 +275,13 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
     """Yield disjoint zone sets, one per group, fewest zones in total first."""
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):
-        return
-    total = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
-    ranges = [
-        range(max(len(zone_group.required_zones), zone_group.minimum_count), total + 1) for zone_group in zone_groups
-    ]
-    for sizes in sorted(product(*ranges), key=lambda sizes: (sum(sizes), sizes)):
-        if sum(sizes) > total:
-            return
+        return  # two groups require the same zone
+    zone_count = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
+    minimum_sizes = [max(len(zone_group.required_zones), zone_group.minimum_count) for zone_group in zone_groups]
+    size_ranges = [range(minimum, zone_count + 1) for minimum in minimum_sizes]
+    for sizes in sorted(product(*size_ranges), key=lambda sizes: (sum(sizes), sizes)):
+        if sum(sizes) > zone_count:
+            return  # disjoint sets need as many zones, and all later ones need more
         zones = _assign_zones(zone_groups, sizes, set(required_zones))
         if zones is not None:
             yield zones
@@ -288,22 +290,24 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
 def _assign_zones(
     zone_groups: Sequence[_ZoneGroup], sizes: Sequence[int], required_zones: set[str]
 ) -> tuple[Zones, ...] | None:
-    """Return these numbers of zones per group in order, preferred ones first; None if there are too few."""
-    used = set(required_zones)
+    """Return disjoint zone sets of these `sizes`, one per group: the required zones of the group, then its preferred
+    optional ones. None if too few zones are left.
+    """
+    assigned_zones = set(required_zones)
     assigned = []
     for zone_group, size in zip(zone_groups, sizes, strict=True):
-        missing = size - len(zone_group.required_zones)
-        new_zones = [zone for zone in zone_group.optional_zones if zone not in used][:missing]
-        if len(new_zones) < missing:
+        missing_count = size - len(zone_group.required_zones)
+        new_zones = [zone for zone in zone_group.optional_zones if zone not in assigned_zones][:missing_count]
+        if len(new_zones) < missing_count:
             return None
-        used |= set(new_zones)
+        assigned_zones |= set(new_zones)
         assigned.append((*zone_group.required_zones, *new_zones))
     return tuple(assigned)
 
 
 def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:
-    """Return the zones of each pool, within those that it allows."""
-    adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}
+    """Build the adjustments of the pools: the zones of their group, within the configured ones unless rewritten."""
+    adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}  # by address and pool name
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address = member.vm[0]
@@ -320,7 +324,7 @@ def _format_zones(zones: Sequence[str]) -> str:
 
 
 def _format_cost(moved_count: int, plan: Plan) -> str:
-    """Format the number of VMs that a remedy re-creates, and the rules that stay violated."""
+    """Format the cost of a remedy: the number of re-created VMs, and the `deny` rules it leaves violated."""
     cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
     denying = [rule for rule in plan.separation_verdicts if rule.enforcement == "deny"]
     open_rules = [str(rule.address) for rule in denying if rule.satisfied != "always"]

@@ -35,8 +35,9 @@ FindDisruptions = Callable[[str, Collection[str]], DrainObstacles]
 
 
 class MachineActionRequest(Struct, frozen=True):
-    """Action with its machine, the VMs leaving before it (with their addresses), and the VMs on the machine by cluster
-    id. `targets` are the machines of the latter if they left; "" without capacity. `unmanaged_vms` have no resource.
+    """Action with its machine. `leaving_vms` leave the machine by this plan (each with the address of its object);
+    `staying_vms` do not, by cluster id. `targets` are machines for the latter if they left; "" without capacity.
+    `unmanaged_vms` have no resource.
     """
 
     instance: Instance
@@ -50,7 +51,7 @@ class MachineActionRequest(Struct, frozen=True):
 
     @property
     def stopped_vms(self) -> tuple[str, ...]:
-        """Names of the VMs stopped by the action."""
+        """Names of the VMs stopped by the action; none if it does not disrupt VMs (a cordon)."""
         return (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms) if self.is_disruptive else ()
 
     @property
@@ -73,7 +74,9 @@ def order_machine_actions(
     sites: Mapping[str, SitePlan],
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
-    """Order the actions to run. Problems are unknown machines, workloads, and actions without a safe order."""
+    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Problems are
+    unknown machines, VMs still on a machine, and actions without a safe order.
+    """
     pending = [
         instance
         for instance in instances.values()
@@ -88,14 +91,15 @@ def order_machine_actions(
     for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
-        previous: list[Address] = []  # the action before, if any
+        previous: list[Address] = []  # the action before on this site, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
             candidates = [parse_address(request.site.offering_addresses[request.machine.name])]
             candidates += [address for address, _ in request.leaving_vms]
-            own = str(request.instance.address.config_address)
+            action_block = str(request.instance.address.config_address)
             planned = [address for address in candidates if address in instances]
-            earlier = [address for address in planned if own not in instances[address].dependencies]
+            # An object referring to the action is created after it.
+            earlier = [address for address in planned if action_block not in instances[address].dependencies]
             step_order[request.instance.address] = tuple(dict.fromkeys([*previous, *earlier]))
             previous = [request.instance.address]
     return MachineActionOrder(tuple(actions), step_order, tuple(diagnostics))
@@ -132,17 +136,17 @@ def _build_request(
     leaving: list[tuple[Address, EvacuatedVm]] = []
     staying: dict[str, tuple[str, ...]] = {}
     for vms in objects:
-        before = []
+        keys_before = []
         if vms.prior.site_id == site.id:
-            before = [key for key, vm in vms.prior.existing.items() if vm.placement.machine == machine.name]
-        after = _list_keys_on_machine(vms, site.id, machine.name)
-        for key in before:
-            if key not in after:
+            keys_before = [key for key, vm in vms.prior.existing.items() if vm.placement.machine == machine.name]
+        keys_after = _list_keys_on_machine(vms, site.id, machine.name)
+        for key in keys_before:
+            if key not in keys_after:  # the VM is moved or removed
                 placed = vms.placements.vms.get(key)
                 target = placed.placement.machine if placed is not None else ""
                 leaving.append((vms.instance.address, EvacuatedVm(vms.prior.existing[key].name, target)))
-        if after:
-            names = tuple(vms.placements.vms[key].name for key in after)
+        if keys_after:
+            names = tuple(vms.placements.vms[key].name for key in keys_after)
             assert vms.request.demand is not None
             cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
@@ -159,8 +163,8 @@ def _build_request(
 def _find_target_machines(
     request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
 ) -> tuple[EvacuatedVm, ...]:
-    """Find the target of each VM on a machine if it left now; "" if it is pinned, or fits on no other machine.
-    The VMs have left in `scheduler`, one after the other, and occupy their targets.
+    """Find a target for each VM on the machine of an action; "" if it is pinned, or fits on no other machine.
+    The VMs move in `scheduler`, one after the other: later ones find the remaining capacity.
     """
     targets = []
     for vms in objects:
@@ -168,13 +172,14 @@ def _find_target_machines(
         for key in _list_keys_on_machine(vms, request.site.id, request.machine.name):
             pool_name, number = key
             pool = pools[pool_name]
+            # The capacity of an existing VM is a reservation, the one of a VM placed by this plan a token.
             _, handle = vms.placements.reservations.get(key, (None, vms.placements.tokens.get(key)))
             if handle is not None:
                 scheduler.release(handle)
             assert vms.request.demand is not None
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
             answer = scheduler.place(demand) if not pool.pinned_machine else None
-            machine = answer[1].machine if isinstance(answer, tuple) else ""
+            machine = answer[1].machine if isinstance(answer, tuple) else ""  # handle and placement
             targets.append(EvacuatedVm(vms.placements.vms[key].name, machine))
     return tuple(targets)
 
@@ -238,7 +243,7 @@ def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineA
 
 
 class _SiteActionOrder:
-    """Order of the actions of one site. `down` are the machines with stopped VMs at a moment."""
+    """Order of the actions of one site. `_down` are the machines unhealthy or switched off by earlier actions."""
 
     def __init__(
         self,
@@ -253,21 +258,23 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in order, and an error for each one without a safe moment."""
+        """Return the actions in order, and an error for each possible next one if none of these is safe."""
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
-            blocks = {str(request.instance.address.config_address) for request in remaining}
-            independent_actions = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
+            open_blocks = {str(request.instance.address.config_address) for request in remaining}
+            independent_actions = [
+                request for request in remaining if open_blocks.isdisjoint(request.instance.dependencies)
+            ]
             ready = sorted(independent_actions, key=self._compute_action_rank)
             safe = next((request for request in ready if not self._find_action_obstacle(request)), None)
             if safe is None:
-                return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]
+                return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]  # rejected
             ordered.append(safe)
             remaining.remove(safe)
             if safe.kind.leaves_off:
                 self._down.add(safe.machine.name)
-            elif safe.is_disruptive:
+            elif safe.is_disruptive:  # a restart or repair leaves the machine healthy
                 self._down.discard(safe.machine.name)
         return ordered, []
 
@@ -288,7 +295,7 @@ class _SiteActionOrder:
         )
 
     def _check_management_servers(self, machine: Machine) -> str:
-        """Check Microsoft's preconditions for an action on a management server: about all others of the site."""
+        """Return Microsoft's precondition (about the other management servers) broken by an action, "" for none."""
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
             return ""
         others = [
@@ -311,7 +318,7 @@ class _SiteActionOrder:
         return ""
 
     def _check_control_plane_quorums(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
-        """Check the control planes of the clusters with stopped VMs."""
+        """Return the problem of the first control plane on the machine left without its etcd quorum; "" for none."""
         for vms in self._objects:
             members = [vm for (pool, _), vm in vms.placements.vms.items() if pool == CONTROL_PLANE]
             if not any(vm.placement.machine == request.machine.name for vm in members):
@@ -327,9 +334,9 @@ class _SiteActionOrder:
         return ""
 
     def _check_pod_disruption_budgets(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
-        """Check the PodDisruptionBudgets of the nodes stopped by the action."""
+        """Return the first cluster's PodDisruptionBudgets against draining the stopped nodes; "" for none."""
         for cluster_id, names in request.staying_vms.items():
-            nodes = set(names)
+            nodes = set(names)  # with those on machines already down
             for vms in self._objects:
                 if vms.request.demand is not None and vms.request.demand.cluster_id == cluster_id:
                     nodes |= {vm.name for vm in vms.placements.vms.values() if vm.placement.machine in down}

@@ -31,29 +31,30 @@ MAXIMUM_SAMPLES: Final = 100
 def compute_numa_sampling(
     sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
 ) -> NumaSampling | None:
-    """Return the dependency of placed VMs on unknown cells; None without any."""
+    """Count the fitting samples of unknown NUMA cells; None if no placed VM depends on such cells."""
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
     machines = sum(len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values())
+    # For each sample, whether everything fits on each site.
     fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
     fits_packed, fits_spread = (
         all(_has_sample_capacity_for_all(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
     )
     return NumaSampling(
-        machines,
-        format_split_choice(split_choice),
-        sum(all(fits) for fits in fits_per_sample),
-        sample_count,
-        fits_packed,
-        fits_spread,
+        machines=machines,
+        displayed_sample=format_split_choice(split_choice),
+        fitting_count=sum(all(fits) for fits in fits_per_sample),
+        sample_count=sample_count,
+        fits_packed=fits_packed,
+        fits_spread=fits_spread,
     )
 
 
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
     """Format the numbers of fitting samples and machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
-    rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))
+    rule = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: the displayed sample is a random one
     if not numa_sampling.sample_count:
         layout = rule or "in at least one sample"
         return f"{layout} of the unknown NUMA cells ({machines}); no others were tested"
@@ -64,30 +65,31 @@ def format_numa_sampling(numa_sampling: NumaSampling) -> str:
 
 
 def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
-    """Return whether the placed VMs fit in every layout of VMs in unknown cells. Exact if all VMs of a site
-    have the same demand and none is removed; otherwise not certain.
+    """Return whether the placed VMs fit in every layout of the VMs in unknown NUMA cells. False if a site has VMs with
+    different demands, with hints, or released or pinned ones: their layouts cannot be counted.
     """
-    return all(_has_site_certain_placement(site) for site in _select_sampled_sites(sites).values())
-
-
-def _has_site_certain_placement(site: SitePlan) -> bool:
-    counts = _count_identical_vms(site)  # placed, and fitting
-    return counts is not None and counts[0] <= counts[1].minimum
+    for site in _select_sampled_sites(sites).values():
+        placed_count, capacity = _count_identical_vms(site)
+        if capacity is None or placed_count > capacity.minimum:
+            return False
+    return True
 
 
 def _is_site_overcommitted(site: SitePlan) -> bool:
-    """Return whether more VMs are placed than fit in any layout, as far as that can be counted."""
-    counts = _count_identical_vms(site)  # placed, and fitting
-    return counts is not None and counts[0] > counts[1].maximum
+    """Return whether more VMs are placed than fit in any layout; False if the layouts cannot be counted."""
+    placed_count, capacity = _count_identical_vms(site)
+    return capacity is not None and placed_count > capacity.maximum
 
 
-def _count_identical_vms(site: SitePlan) -> tuple[int, Interval] | None:
-    """Return the numbers of VMs placed, and fitting before; None unless they have one demand and no VM is removed."""
+def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
+    """Return the number of VMs placed on a site, and its capacity for such VMs before the placements. The capacity is
+    None unless they all have one demand without hints, and no other operation changes the site.
+    """
     demands = site.placed_demands
     is_uniform = len({(demand.sku, demand.constraints) for demand in demands}) == 1
-    # Hints depend on other VMs, and capacity is counted before any placement.
+    # Hints depend on other VMs, and other operations (releases, pinned VMs) change the capacity.
     if not is_uniform or demands[0].hints or len(demands) < len(site.operations):
-        return None
+        return len(demands), None
     return len(demands), site.base.count_free_slots(demands[0])
 
 
@@ -104,7 +106,11 @@ def check_uncertain_fit(
     """Yield a warning, at the first affected object, if not everything fits in every sample."""
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
         return
-    placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
+    placing_objects = [
+        vms
+        for vms in objects
+        if vms.placements.tokens and vms.request.site is not None and _has_sampled_placements(vms.request.site)
+    ]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
     for site_id, site in _select_sampled_sites(sites).items():
@@ -129,19 +135,15 @@ def check_uncertain_fit(
 
 
 def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
-    """Return a demand per placed SKU of the site, in order."""
+    """Return the first demand of each SKU placed on the site, in order of placement."""
     demand_by_sku: dict[VmSku, Demand] = {}
     for demand in site.placed_demands:
         demand_by_sku.setdefault(demand.sku, demand)
     return demand_by_sku.values()
 
 
-def _is_on_sampled_site(vms: VmObject) -> bool:
-    return vms.request.site is not None and _has_sampled_placements(vms.request.site)
-
-
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
-    """Return the sites with placements that depend on sampled splits."""
+    """Return the sites with placements by this plan and with unknown NUMA cells of existing VMs, by id."""
     return {site_id: site for site_id, site in sites.items() if _has_sampled_placements(site)}
 
 
@@ -157,9 +159,9 @@ def iterate_fitting_samples(
     """
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
-        return
+        return  # a site without unknown cells lacks capacity in every sample
     if any(_is_site_overcommitted(site) for site in sampled_sites.values()):
-        return
+        return  # no layout has enough capacity
     samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
     for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
         if all(_has_sample_capacity_for_all(site, split_choice) for site in sampled_sites.values()):
@@ -180,4 +182,5 @@ def _iterate_sku_rotations(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
+    # The replay returns None for each VM without capacity.
     return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()

@@ -43,9 +43,9 @@ VIOLATED_GROUP = "placement-group-violation"
 
 
 class PoolShortage(Struct, frozen=True):
-    """Pool with VMs without capacity. `placed_count` counts existing and placed VMs, `existing_count` those
-    of before. `binding_hints` are the hard hints behind the failures. `surge`: an upgrade lacks capacity for
-    this number of surge VMs.
+    """Pool with VMs without capacity. `placed_count` counts its VMs with a machine after the plan, `existing_count`
+    those before. `binding_hints` are the hard placement hints behind the failures. `surge` is 0, or the number of
+    extra VMs of a Kubernetes upgrade without capacity.
     """
 
     address: Address
@@ -73,8 +73,8 @@ class PlacementFitFailures(Struct, frozen=True):
 def collect_fit_failures(
     objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
 ) -> PlacementFitFailures:
-    """Return one error per pool that does not fit, and a warning for each pinned VM that does not. `outside_targets`
-    are the racks and machines outside the selection, `forgotten_hosts` those that the plan forgets.
+    """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by the rule.
+    `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those forgotten by the plan.
     """
     hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
@@ -107,7 +107,7 @@ def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
 
 
 def _is_failed_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
-    """Return whether the failed VMs are those of an upgrade with existing old VMs."""
+    """Return whether all VMs of the pool without capacity are re-created by a new kubernetes_version."""
     failed_keys = [key for key in vms.placements.failures if key[0] == pool.pool]
     return all(vms.request.actions.recreations.get(key) == ROLLING for key in failed_keys)
 
@@ -129,7 +129,7 @@ def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitR
     total = len(pool.numbers)
     instance = vms.instance
     subject = instance.locate(pool.path)
-    pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))
+    pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))  # a plain VM has an empty pool name
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
     reason = failure.reason
@@ -185,7 +185,7 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
         if vms.is_removed or not vms.request.actions.unchanged:
-            continue
+            continue  # no existing VM stays
         for rule in vms.placement_groups:
             if rule.is_affinity or not rule.is_hard:
                 continue
@@ -195,7 +195,7 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]) -> Diagnostic:
-    """Build the warning of a violated group; `excess` has by location the names of the VMs beyond its maximum."""
+    """Build the warning of a violated group; `excess` are the names of the VMs beyond its maximum, by location."""
     names = list(chain.from_iterable(excess.values()))
     more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
     heal = " ".join(f"-replace='{instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
@@ -210,11 +210,11 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with too many VMs of the group, and the newest VMs beyond the maximum."""
+    """Yield each machine or rack with too many VMs of the group, and the existing ones after the first `max_vms`."""
     members: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
         location = rule.get_location(vm.placement)
-        if location and vm.pool in rule.pools:
+        if location and vm.pool in rule.pools:  # a rule for the whole site has no location
             members.setdefault(location, []).append(vm)
     for location, vms_at_location in members.items():
         excess_names = [
@@ -229,7 +229,7 @@ def check_overcommitted_machines(
 ) -> list[Diagnostic]:
     """Return a warning per changed rack or machine resource with machines smaller than their VMs."""
     if not any(vms.request.actions.unchanged for vms in objects):
-        return []
+        return []  # only VMs already on a machine may exceed its capacity
     changed_instances = {
         str(address): instance
         for address, instance in instances.items()
@@ -246,7 +246,7 @@ def check_overcommitted_machines(
 
 
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the machines with more used capacity than they have."""
+    """Return those of the machines with too few CPUs, memory or disk for their VMs, in the order of the site."""
     if not machines:
         return []
     cpus: Counter[tuple[str, int]] = Counter()
@@ -260,17 +260,19 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
                 cpus[machine, cell] += vm.sku.cpus_in_cell
                 memory[machine, cell] += vm.sku.mib_in_cell
 
-    overcommitted = {name for name, used in disk.items() if used > site.machines[name].disk_gib}
+    overcommitted = {name for name, used_gib in disk.items() if used_gib > site.machines[name].disk_gib}
     overcommitted |= {
         name
-        for (name, cell), used in cpus.items()
-        if not _has_cell_capacity(site.machines[name], cell, used, memory[name, cell])
+        for (name, cell), used_cpus in cpus.items()
+        if not _has_cell_capacity(site.machines[name], cell, used_cpus, memory[name, cell])
     }
+    # VMs in unknown cells: no combination of cells has the capacity.
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
     return [name for name in site.machines if name in overcommitted]
 
 
 def _has_cell_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
+    """Return whether a machine still has this NUMA cell, and the cell has the CPUs and the memory."""
     return cell < machine.cells and cpus <= machine.cpus_per_cell and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
 
 
@@ -293,9 +295,9 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
     for vms in objects:
         if vms.request.site is None:
             continue
-        before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
+        vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
         for pool in vms.pools:
-            if pool.sku.vfs <= before.get(pool.pool, pool.sku.vfs):
+            if pool.sku.vfs <= vfs_before.get(pool.pool, pool.sku.vfs):  # not raised, or a new pool
                 continue
             machines = {vm.placement.machine for vm in vms.placements.vms.values() if vm.pool == pool.pool}
             machines_short_of_vfs = _find_vf_shortages(vms.request.site, machines)
@@ -305,7 +307,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the machines with a cell that has fewer VFs than its VMs use."""
+    """Return those of the machines with a NUMA cell with fewer VFs than its VMs use, in the order of the site."""
     used_vfs: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:
@@ -349,8 +351,8 @@ class SiteCertainty(Struct, frozen=True):
 def lower_certainty_to_accuracy(
     certainty: Mapping[str, SiteCertainty], records: Mapping[str, PredictionRecord]
 ) -> dict[str, SiteCertainty]:
-    """Return the frequencies of every site, lowered to the accuracy of its verified predictions."""
-    adjusted = dict(certainty)
+    """Return the certainties by site, lowered to the accuracy of the earlier predictions verified there."""
+    adjusted = dict(certainty)  # unchanged for sites without verified predictions
     for site_id in certainty.keys() & records.keys():
         record, site_certainty = records[site_id], certainty[site_id]
         vms = {token: _lower_vm_certainty(vm_certainty, record) for token, vm_certainty in site_certainty.vms.items()}
@@ -402,7 +404,7 @@ def measure_site_certainties(
     certainty: dict[str, SiteCertainty] = {}
     active_sites = {site_id: site for site_id, site in sites.items() if site.operations and sample_count}
     for site_id, site in active_sites.items():
-        before, total = len(certainty) * sample_count, len(active_sites) * sample_count
+        before, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
         outcome = repeat_with_samples(
             site.base,
             site.operations,
@@ -411,6 +413,7 @@ def measure_site_certainties(
             keep_outcomes=keep_outcomes,
             on_progress=_build_progress_callback(progress, before, total),
         )
+        # A VM without capacity in the plan has a tuple as its token, and no handle.
         vms = {token: vm_certainty for token, vm_certainty in outcome.vms.items() if isinstance(token, int)}
         pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
         machines = [site.machines[name] for name in outcome.uncertain_machines]

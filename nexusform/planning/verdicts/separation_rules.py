@@ -37,8 +37,8 @@ Outcome = Mapping[str, Mapping[Token, Placement | None]]
 
 
 class GroupMember(Struct, frozen=True):
-    """VM of a group, or a pod and its VM. `rank` is the order of placement; VMs from before the plan have
-    rank -1. `token` is the handle of a VM placed by this plan.
+    """VM of a group, or a pod and its VM. `rank` is the order of placement by this plan, -1 for earlier VMs. `token` is
+    the handle of a VM placed by this plan, None for others. `label` is its name in messages.
     """
 
     label: str
@@ -87,11 +87,11 @@ def evaluate_rules(
     for instance in rules:
         groups, problems = _build_groups(instance, member_index)
         verdicts.diagnostics += problems
-        if has_errors(problems):
+        if has_errors(problems):  # the groups are incomplete or overlap
             continue
         verdict = _build_rule_verdict(instance, groups, outcomes)
         verdicts.verdicts.append(verdict)
-        if verdict.satisfied != "always":
+        if verdict.satisfied != "always":  # violated in the plan or in some sample
             severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
             diagnostic = instance.build_diagnostic(Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity))
             verdicts.diagnostics.append(diagnostic)
@@ -100,6 +100,7 @@ def evaluate_rules(
 
 
 def _iterate_sample_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
+    """Yield the placements of each sample, by site; every site has the same number of samples."""
     sample_count = max((len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0)
     for sample in range(sample_count):
         yield {site: site_certainty.outcomes[sample] for site, site_certainty in certainty.items()}
@@ -116,7 +117,7 @@ class _MemberIndex:
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}  # by site id and placed VM: the position of its operation
         for site in sites.values():
-            operations = enumerate(site.operations)
+            operations = enumerate(site.operations)  # releases have no token
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
         for vms in objects.values():
             demand = vms.request.demand
@@ -154,8 +155,7 @@ class _MemberIndex:
                 cluster=demand.owner,
             )
             token = vms.placements.tokens.get(key)
-            if token is not None:
-                # The rank is the order among the placed VMs.
+            if token is not None:  # placed by this plan
                 member = replace(member, token=token, rank=ranks.get(token, -1), trigger=vms.get_trigger(key))
             yield member
 
@@ -171,7 +171,7 @@ class _MemberIndex:
             if pod.cluster_id not in nodes:
                 nodes[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
             vm = nodes[pod.cluster_id].get(pod.node)
-            if vm is not None:
+            if vm is not None:  # its node has a machine
                 label = f"{pod.namespace}/{pod.name} on {vm.label}"
                 yield replace(vm, label=label, trigger=vm.trigger or pod.trigger)
 
@@ -187,7 +187,7 @@ def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
 
 
 def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
-    """Return the arguments of a rule: outside the selection those applied before."""
+    """Return the arguments of a rule; a rule outside -target keeps those applied before."""
     values = instance.argument_values
     assert values is not None
     return values
@@ -196,12 +196,12 @@ def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
 def _build_groups(
     instance: Instance, member_index: _MemberIndex
 ) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
-    """Return the members of each group of a rule; a member of two groups is an error."""
+    """Return the members of each group of a rule, and the problems: one per group with a member of another group."""
     problems: list[Problem] = []
     groups = []
     for index, values in enumerate(get_list(_get_rule_arguments(instance), "group")):
         groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
-    owners: dict[tuple[Address, VmKey, str], int] = {}
+    owners: dict[tuple[Address, VmKey, str], int] = {}  # group by VM and label (of the VM, or a pod on it)
     for index, group in enumerate(groups):
         for member in group:
             if owners.get((*member.vm, member.label), index) != index:
@@ -220,7 +220,9 @@ def _build_groups(
 def _iterate_group_members(
     values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
 ) -> Iterator[GroupMember]:
-    """Yield the members of a group: clusters, pools, and selected pods."""
+    """Yield the members of a group: clusters, pools (VMs listed twice count once), and selected pods. Unknown ids are
+    added to `problems`.
+    """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
         if cluster_id not in member_index.clusters:
@@ -239,7 +241,7 @@ def _iterate_group_members(
                     "unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools)
                 )
             )
-            continue
+            continue  # the rule is not evaluated then
         yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
     selector = values.get("workload_selector")
     if isinstance(selector, Mapping):
@@ -257,16 +259,18 @@ def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known
 def _build_rule_verdict(
     instance: Instance, groups: Sequence[Sequence[GroupMember]], outcomes: Sequence[Outcome]
 ) -> SeparationVerdict:
-    """Return the verdict on a rule over the plan and all samples (`outcomes`)."""
+    """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes" or
+    "never". The violations are those of the plan, else those of the first violated sample.
+    """
     arguments = _get_rule_arguments(instance)
     scope = str(arguments["scope"])
-    planned = _find_violations(groups, scope, None, None)
+    violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
     violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]
     satisfied_count = len(outcomes) - len(violated_samples)
-    violations = planned
-    if violated_samples and not planned:
+    violations = violations_in_plan
+    if violated_samples and not violations_in_plan:
         violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
-    violated_status = "sometimes" if satisfied_count or not planned else "never"
+    violated_status = "sometimes" if satisfied_count or not violations_in_plan else "never"
     return SeparationVerdict(
         address=instance.address,
         scope=scope,
@@ -279,12 +283,16 @@ def _build_rule_verdict(
 
 
 def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
+    """Return the placement of a member in a sample, None if it does not fit there. Without a sample (None), and for
+    earlier VMs, return the planned one.
+    """
     if outcome is None or member.token is None:
         return member.placement
     return outcome.get(member.site_id, {}).get(member.token, member.placement)
 
 
 def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
+    """Return the location of a member as far as the rule compares it: its site, rack or machine."""
     if scope == "site":
         return member.site_id, "", ""
     return member.site_id, placement.rack, placement.machine if scope == "machine" else ""
@@ -308,7 +316,7 @@ def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, ou
 def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
-    """Return the locations shared by groups: as planned, or (`seed`, `outcome`) in one sample."""
+    """Return the locations shared by groups: as planned (`outcome` and `seed` are None), or in one sample."""
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
     for index, group in enumerate(groups):
         for member in group:
@@ -316,14 +324,16 @@ def _find_violations(
             if placement is not None:
                 members_at.setdefault(_get_location_at_scope(member, placement, scope), []).append((index, member))
     shared = [location for location, members in members_at.items() if len({group for group, _ in members}) > 1]
-    shared.sort(key=_build_sort_key)
+    shared.sort(key=lambda location: [compute_natural_sort_key(name) for name in location])  # rack2 before rack10
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)
 
 
 def _build_violation(
     location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
 ) -> SeparationViolation:
-    """Build the violation at a location by members, each with its group's number: the first one of a second group."""
+    """Build the violation at a location. `members` are all there, each with the index of its group; the violating one
+    is the first to join a member of another group, in order of placement.
+    """
     ordered_members = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
     first_group, _ = ordered_members[0]
     violating_member = next(member for group, member in ordered_members if group != first_group)
@@ -333,7 +343,7 @@ def _build_violation(
 
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
-    """Return whether packing of extra-large VMs may be the reason for this location."""
+    """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster."""
     _, _, machine = location
     pool, is_placed = violating_member.pool, violating_member.token is not None
     if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:
@@ -342,16 +352,11 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
     return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)
 
 
-def _build_sort_key(location: Location) -> list[list[tuple[int, int, str]]]:
-    """Return a key with digits as numbers: rack2 before rack10."""
-    return [compute_natural_sort_key(name) for name in location]
-
-
 # --- messages ----------------------------------------------------------------------------------
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format the shared hardware of a violated rule, its members, and the step that caused the violation."""
+    """Format a violated rule: each shared location with its members, and the member placed there at last."""
     noun = select_word_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     seed = verdict.violations[0].sample
@@ -365,11 +370,10 @@ def format_verdict(verdict: SeparationVerdict) -> str:
 
 
 def _format_frequency(verdict: SeparationVerdict) -> str:
+    """Format the frequency of a violated rule: it never holds, or only in some samples."""
     if verdict.satisfied == "never":
-        sample_text = (
-            f", neither in the plan nor in any of {verdict.sample_count:,} samples" if verdict.sample_count else ""
-        )
-        return f"does not hold{sample_text}"
+        samples = f"{verdict.sample_count:,} samples"
+        return "does not hold" + (f", neither in the plan nor in any of {samples}" if verdict.sample_count else "")
     return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
 
 

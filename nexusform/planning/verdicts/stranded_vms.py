@@ -51,22 +51,20 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield errors for objects with VMs on removed or re-created machines, warnings for machines missing before."""
+    """Yield an error per resource with lost machines under VMs without a step, a warning if machines were missing."""
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)
     for site_id, site in sites.items():
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
-    objects_by_address: dict[str, list[VmObject]] = {}
+    objects_by_offer: dict[str, list[VmObject]] = {}  # by the address offering the lost machines; "" for unknown
     for vms in affected:
-        vm_addresses = {
-            offering_addresses.get((vms.prior.site_id, machine), "") for machine in _list_lost_machines(vms)
-        }
-        for offering_address in sorted(vm_addresses):
-            objects_by_address.setdefault(offering_address, []).append(vms)
+        machines = {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
+        for offering_address in sorted({offering_addresses.get((vms.prior.site_id, name), "") for name in machines}):
+            objects_by_offer.setdefault(offering_address, []).append(vms)
     by_text = {str(address): instance for address, instance in instances.items()}
-    for offering_address, owners in objects_by_address.items():
+    for offering_address, owners in objects_by_offer.items():
         lost_names = {
             vms.instance.address: _list_names_of_lost_vms(vms, offering_address, offering_addresses) for vms in owners
         }
@@ -74,6 +72,7 @@ def check_stranded_vms(
             yield _build_missing_machine_warning(lost_names)
             continue
         instance = by_text[offering_address]
+        # A removed object with lost VMs is forgotten: its VMs keep running, so they need their machine.
         forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
         if lost_names:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
@@ -89,8 +88,8 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
 ) -> dict[Address, list[LostVm]]:
-    """Return the running forgotten VMs that lose their machine to this plan, by the address that records
-    them, and remove them from its note. `sites` are those after the plan; a destroy plan has none.
+    """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
+    rack or machine recording them. Remove them from its note, too. `sites` are those after the plan.
     """
     recorded = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
     if not any(recorded.values()):
@@ -104,7 +103,6 @@ def find_lost_forgotten_vms(
             if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, site):
                 lost_vms.setdefault(address, []).append((site_id, machine, name))
         if address in lost_vms and not instance.loses_prior_object:
-            # The note of a rack or machine without these VMs.
             note = instance.private or instance.prior_note
             removed_keys = {(machine, name) for _, machine, name in lost_vms[address]}
             # A row begins with the machine and the name.
@@ -127,7 +125,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
     `instance` records them; `site` is their site after the plan, None without one.
     """
     if instance.action is Action.FORGET:
-        return False
+        return False  # the machine keeps running
     if site is None:
         return instance.loses_prior_object
     return site.find_machine_trigger(machine) in (MACHINE_REMOVED, MACHINE_REPLACED)
@@ -136,7 +134,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
 def check_lost_forgotten_vms(
     instances: Mapping[Address, Instance], lost_vms: Mapping[Address, Sequence[LostVm]]
 ) -> Iterator[Diagnostic]:
-    """Yield a warning for each resource that loses machines with forgotten VMs (no rows)."""
+    """Yield a warning for each resource losing machines with forgotten VMs: the plan has no rows for these."""
     for address, vms in lost_vms.items():
         instance = instances[address]
         names = [f"{name} on {machine}" for _, machine, name in vms]
@@ -145,10 +143,8 @@ def check_lost_forgotten_vms(
             verb = "is re-created"
         elif instance.is_removed:
             verb = "is destroyed"
-        run_verb, removal_clause = (
-            select_word_form(len(names), "runs", "run"),
-            select_word_form(len(names), "It is", "They are"),
-        )
+        run_verb = select_word_form(len(names), "runs", "run")
+        removal_clause = select_word_form(len(names), "It is", "They are")
         text = (
             f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages {run_verb} "
             f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {removal_clause} lost with it. Import them "
@@ -160,7 +156,7 @@ def check_lost_forgotten_vms(
 
 
 def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for new VMs with names of unmanaged VMs on their site."""
+    """Yield a warning per object with new VMs named like VMs observed on their site without a resource."""
     for vms in objects:
         if vms.request.site is None or not vms.request.site.observed_unmanaged or not vms.request.actions.additions:
             continue
@@ -189,24 +185,22 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return the address of the resource that offers each machine before the plan, by site and name."""
+    """Return the address to blame for a lost machine, by site id and name: its site, if removed without the offering
+    rack or machine resource, else this resource.
+    """
     prior_objects = [
         (address, instance.before) for address, instance in instances.items() if instance.before is not None
     ]
     inventory = build_inventory(prior_objects, types)
     sites, _ = build_sites(inventory)
-    # A removed site removes its machines, regardless of their racks.
     removed_addresses = {str(address) for address, instance in instances.items() if instance.is_removed}
-    lost_sites = {site.id: address for address, site in inventory.sites.items() if address in removed_addresses}
+    removed_sites = {site.id: address for address, site in inventory.sites.items() if address in removed_addresses}
     addresses = {}
     for site_id, site in sites.items():
         for machine, address in site.offering_addresses.items():
-            addresses[site_id, machine] = address if address in removed_addresses else lost_sites.get(site_id, address)
+            is_removed = address in removed_addresses
+            addresses[site_id, machine] = address if is_removed else removed_sites.get(site_id, address)
     return addresses
-
-
-def _list_lost_machines(vms: VmObject) -> set[str]:
-    return {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
 
 
 def _list_names_of_lost_vms(
@@ -231,7 +225,7 @@ def _format_owners(lost_names: Mapping[Address, Sequence[str]]) -> str:
 def _format_lost_vms_error(
     instance: Instance, lost_names: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode
 ) -> str:
-    """Format the error, and the options that fix it."""
+    """Format the error with its fix: other targets or exclusions, or another command instead of destroy."""
     address_text = str(instance.address)
     total = sum(map(len, lost_names.values()))
     consequence = select_word_form(total, "it would lose its machine", "they would lose their machines")
@@ -254,8 +248,8 @@ def _format_lost_vms_error(
 
 
 def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequence[str]]) -> str:
-    """Format the resource, its change and the affected VMs."""
-    verb = "loses machines"
+    """Format the resource, its change and the affected VMs; `lost_names` are their names by object."""
+    verb = "loses machines"  # an updated rack
     if instance.action is Action.FORGET:
         verb = "is forgotten"
     elif instance.is_removed:
@@ -275,7 +269,7 @@ def _is_resource_recreated(instance: Instance) -> bool:
 
 
 def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, Sequence[str]]) -> str:
-    """Format the error for forgotten VMs that would not keep running."""
+    """Format the error about VMs to keep running (forgotten by a `removed` block) without their machine."""
     total = sum(map(len, forgotten.values()))
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")
@@ -287,9 +281,9 @@ def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, 
 
 
 def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: Mode) -> Mapping[str, list[str]]:
-    """Return the suggested options: targets to add, exclusions to drop."""
+    """Return the suggested options: -target patterns to add, or -exclude patterns to omit."""
     if mode is Mode.DESTROY:
-        return {}
+        return {}  # the message suggests another command
     if selection.targets:
         return {"targets": [str(address) for address in addresses]}
     return {"excludes": _find_matching_exclusions(addresses, selection)}
@@ -298,7 +292,7 @@ def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: M
 def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection) -> list[str]:
     """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
     matching = [pattern for pattern in selection.excludes if any(pattern.is_match(address) for address in addresses)]
-    return [str(pattern) for pattern in matching or selection.excludes]
+    return list(map(str, matching or selection.excludes))
 
 
 def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
@@ -315,7 +309,7 @@ RACK_CONCENTRATION = "cluster-on-one-rack"
 
 
 class _ClusterRacks(Struct):
-    # Racks of a cluster on both sides, and its number of VMs afterwards.
+    # Racks of a cluster before and after the plan, its number of VMs after it, and the object for its warning.
     first_object: VmObject
     before: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)
@@ -323,7 +317,7 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for every cluster (or VNF) of several VMs, pools included, that keeps only one of its racks."""
+    """Yield a warning for every cluster (with its separate pools) or VNF of several VMs left on one of its racks."""
     clusters: dict[str, _ClusterRacks] = {}
     for vms in objects:
         if vms.request.demand is None:

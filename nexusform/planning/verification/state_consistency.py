@@ -42,11 +42,11 @@ class _StateVm(Struct, frozen=True):
 
 
 def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
-    """Return errors for contradictions, and warnings. `providers` are the existing providers."""
+    """Return errors for contradictions, warnings for impossible or overcommitted cells. `providers` are known kinds."""
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     invalid_cells = list(_check_cells(vms, machines))
-    contradictions = [
+    contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),
         *_check_dependency_cycles(state),
@@ -74,7 +74,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 
 
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
-    """Return a warning per referenced block without objects in state. The block may have no instance."""
+    """Return a warning per block in recorded dependencies without objects in state (it may have no instance)."""
     blocks = {str(address.config_address) for address in state.instances}
     dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
     dependents_by_block = index_owners(dependencies)
@@ -90,7 +90,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 
 
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
-    """Return a warning about VMs on machines that no resource in state offers."""
+    """Return one warning about all VMs on machines not offered by any resource in state; [] without such VMs."""
     machines = index_state_machines(state, types)
     missing: dict[str, list[str]] = {}
     for state_vm in _iterate_vms(state, types):
@@ -144,14 +144,14 @@ def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> I
 
 
 def _check_dependency_cycles(state: State) -> Iterator[str]:
-    """Yield a contradiction for blocks that depend on each other in a cycle, or on such a block."""
+    """Yield one contradiction with all blocks depending on each other in a cycle, or on such a block."""
     needs: dict[str, set[str]] = {}
     for address, current in state.list_current_objects():
         block = str(address.config_address)
         needs.setdefault(block, set()).update(current.dependencies)
     open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
     needed_by = index_owners(open_needs.items())
-    # Blocks without open needs are processed repeatedly; the remaining ones wait for each other.
+    # Remove blocks without open needs until none is left; the remaining ones need each other.
     ready = [block for block, block_needs in open_needs.items() if not block_needs]
     while ready:
         processed = ready.pop()
@@ -182,9 +182,8 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
             yield f"{state_vm.display_name} exists twice: also in {same_name.address}."
         same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
         if same_number is not state_vm:
-            yield (
-                f"{same_number.display_name} and {state_vm.display_name} have the same number in one pool, {vm.number}."
-            )
+            names_of_both = f"{same_number.display_name} and {state_vm.display_name}"
+            yield f"{names_of_both} have the same number in one pool, {vm.number}."
 
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:
@@ -195,27 +194,25 @@ def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> Pl
 def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
     """Return the machines offered by racks and machines of the state, by site and name."""
     sites, _ = build_sites(build_state_inventory(state, types))
-    machines: dict[tuple[str, str], Machine] = {}
-    for site in sites.values():
-        machines |= {(site.id, name): machine for name, machine in site.machines.items()}
-    return machines
+    return {(site.id, name): machine for site in sites.values() for name, machine in site.machines.items()}
 
 
 def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StateVm]:
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
-    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
+    context = build_prior_context(prior, skus, types)
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue
         demand, _ = resource_type.vms.build_demand(current.attributes, context, address)
-        if demand is None:
+        if demand is None:  # invalid attributes
             continue
         pools = index_pools(demand.pools)
         for vm in resource_type.vms.list_existing_vms(current.attributes):
             pool = pools.get(vm.pool)
-            is_known = pool is not None or vm.sku_name in context.skus
+            is_known = pool is not None or vm.sku_name in context.skus  # otherwise `find_sku` assumes one
             sku = find_sku(vm, pool, context.skus) if is_known else None
             yield _StateVm(address, demand, vm, sku)
 
@@ -224,27 +221,22 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
     """Yield the VMs with impossible cells, and the reason."""
     for state_vm in vms:
         cells, placement = state_vm.vm.placement.cells, state_vm.vm.placement
-        if not cells:
+        if not cells:  # unknown cells
             continue
         machine = machines.get((state_vm.demand.site_id, placement.machine))
         missing_cells = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if missing_cells:
-            yield (
-                state_vm,
-                (
-                    f"{placement.machine} has no cell {missing_cells[0]}, which the state records for "
-                    f"{state_vm.display_name}."
-                ),
-            )
+            cell, name = missing_cells[0], state_vm.display_name
+            yield state_vm, f"{placement.machine} has no cell {cell}, which the state records for {name}."
         elif len(set(cells)) != len(cells):
             yield state_vm, f"{state_vm.display_name} is recorded twice in one cell."
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
-            yield (state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}.")
+            yield state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
 
 
 def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the machines with a cell that holds more than its capacity."""
+    """Yield the names of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()
     vfs: Counter[tuple[str, str, int]] = Counter()
@@ -267,7 +259,7 @@ def _find_overcommitted_machines(vms: Iterable[_StateVm], machines: Mapping[tupl
 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
-    """Yield the machines without a valid layout for their VMs in unknown cells."""
+    """Yield the names of the machines without enough capacity for their VMs in unknown NUMA cells in any layout."""
     by_site = group_by(vms, lambda state_vm: state_vm.demand.site_id)
     for site_id, on_site in sorted(by_site.items()):
         without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]

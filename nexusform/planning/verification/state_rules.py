@@ -36,14 +36,14 @@ _MAXIMUM_NAMED: Final = 5
 
 
 def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagnostic]:
-    """Return a warning for each rule violated by the current state."""
+    """Return a warning for each rule violated by the current state: placement filters, groups and separation."""
     types = registries.resource_types
     instances = []
     objects: dict[Address, VmObject] = {}
     families: dict[Address, VmHandlers] = {}
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
-        if resource_type is None:
+        if resource_type is None:  # a type of another version
             continue
         attributes = dict(current.attributes)
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
@@ -57,7 +57,8 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
             objects[address], families[address] = vms, family
     # Compute the demands; hints see the current locations of their targets.
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
-    context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
+    prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
+    context = build_prior_context(prior, skus, types)
     targets = HintTargets(build_state_inventory(state, types))
     targets.add_objects(objects.values())
     context.find_targets = targets
@@ -86,13 +87,13 @@ class _ExistingVm(Struct, frozen=True):
 
 
 def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
-    """Yield a warning per pool and reason: VMs on a machine that a filter would reject."""
+    """Yield a warning per pool and reason, with the VMs on a machine rejected by a filter of the placement rule."""
     by_site = _place_existing_vms(objects, sites)
     violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
     for site_id, site_vms in by_site.items():
         scheduler = sites[site_id].scheduler
         for existing_vm in site_vms:
-            scheduler.release(existing_vm.handle)
+            scheduler.release(existing_vm.handle)  # its own capacity and location must not count
             for rule, reason in scheduler.list_rejections(existing_vm.vm.placement.machine, existing_vm.demand):
                 # Its capacity is reserved already and its machine need not accept it again.
                 if not isinstance(rule, (MachineFilter, CapacityFilter)):
@@ -103,18 +104,15 @@ def _check_placement_filters(objects: Iterable[VmObject], sites: Mapping[str, Si
         vms = [existing_vm.vm for existing_vm in rejected_vms]
         locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
         options = [f"-replace='{address}:{vm.name}'" for vm in vms]
-        recreate_options = (
-            f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}."
-        )
         yield _build_rule_violation_warning(
             rejected_vms[0].vms,
             f"{pool} in {address}: {reason}. Violated by {format_first_items(locations, _MAXIMUM_NAMED)}. "
-            f"{recreate_options}",
+            f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}.",
         )
 
 
 def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[str, list[_ExistingVm]]:
-    """Place all VMs on their machines and return them by site id."""
+    """Place all VMs with a pool and an existing machine on their sites, and return them by site id."""
     by_site: dict[str, list[_ExistingVm]] = {}
     for vms in objects:
         request = vms.request.demand
@@ -126,7 +124,7 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
             pool = pools.get(vm.pool)
             if pool is None or vm.placement.machine not in site.machines:
                 continue
-            hints = tuple(hint for hint in pool.constraints.hints if hint.racks)
+            hints = tuple(hint for hint in pool.constraints.hints if hint.racks)  # those with a located target
             constraints = replace(pool.constraints, hints=hints)
             demand = build_demand(request, replace(pool, constraints=constraints), vm.number)
             handle = site.scheduler.add_existing(demand.vm, demand.sku, vm.placement)
@@ -162,9 +160,9 @@ def _check_separation(
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
     pods = list_workloads(state, registries) if selects_pods else []
-    verdicts = evaluate_rules(rules.values(), objects, {}, {}, pods)
+    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)
     for problem in verdicts.diagnostics:
-        if problem.id != SEPARATION_VIOLATED:
+        if problem.id != SEPARATION_VIOLATED:  # violations have another text for a state, below
             yield replace(problem, severity=Severity.WARNING)
     for verdict in verdicts.verdicts:
         if verdict.violations:

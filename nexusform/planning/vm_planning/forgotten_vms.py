@@ -32,7 +32,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
     for vms in objects:
         site = context.sites.get(vms.prior.site_id)
-        if site is None:
+        if site is None:  # no rack or machine is left to record them
             continue
         pools = index_pools(vms.prior_pools)
         for vm in vms.list_vms_to_forget():
@@ -54,7 +54,8 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
     for kind, site_object in layout.objects:
         if kind.vms is None or site_object.address not in removed:
             continue
-        site = layout.sites.get(str(site_object.attributes.get("id")).partition("/")[0])
+        site_id, _, _ = str(site_object.attributes.get("id")).partition("/")
+        site = layout.sites.get(site_id)
         if site is None:
             continue
         for vm in kind.vms.list_existing_vms(site_object.attributes):
@@ -69,7 +70,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
-    """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there."""
+    """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there, or nothing is."""
     instance = state.instances.get(address, EMPTY_INSTANCE)
     current = instance.current
     if current is None:
@@ -85,8 +86,8 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
     """Yield the forgotten VMs recorded in a state, each with the address that records it."""
     for address, current in state.list_current_objects():
-        for row in get_list(current.private, FORGOTTEN_KEY):
-            yield address, str(row[1])
+        for _, name, *_ in get_list(current.private, FORGOTTEN_KEY):  # a row begins with machine and name
+            yield address, str(name)
 
 
 def _add_occupied_capacity(
@@ -97,13 +98,13 @@ def _add_occupied_capacity(
     if offering_address is None:
         return
     capacity = OccupiedCapacity(
-        vm.placement.machine,
-        vm.name,
-        sku.host_vcpus,
-        ceil(int(sku.memory_gib * 1024) / 1024),
-        sku.disk_gib,
-        sku.numa_cells,
-        tuple(vm.placement.cells),
+        machine=vm.placement.machine,
+        name=vm.name,
+        cpu_cores=sku.host_vcpus,
+        memory_gib=ceil(int(sku.memory_gib * 1024) / 1024),  # in whole MiB, rounded up to GiB
+        disk_gib=sku.disk_gib,
+        cells=sku.numa_cells,
+        cell_numbers=tuple(vm.placement.cells),
     )
     capacities.setdefault(offering_address, []).append(capacity)
 

@@ -28,15 +28,14 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
-    """Return the machines (site and name) that this plan deletes and creates again."""
+    """Return the re-created machines by site id and name: this plan deletes and creates them, their rack or site."""
     removed = {str(address) for address in _iterate_removed_machine_owners(blocks)}
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
     objects = blocks.prior.state.list_current_objects()
-    recorded = ((address, current.attributes) for address, current in objects)
-    before = build_inventory(recorded, types)
-    # The address of the new resource for each re-created site, rack or machine.
+    before = build_inventory(((address, current.attributes) for address, current in objects), types)
+    # The address of the new resource for each re-created site, rack or machine, by the ids of `_iterate_offers`.
     created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
     created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
     causes = {
@@ -47,14 +46,14 @@ def find_recreated_machines(
     recreated: dict[str, dict[str, MachineRecreation]] = {}
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
         new_machine = sites[site_id].machines.get(name) if site_id in sites else None
-        if new_machine is not None:
+        if new_machine is not None:  # None: the new rack has no machine of this name
             has_same_hardware = _copy_hardware_without_location(machine) == _copy_hardware_without_location(new_machine)
             recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated
 
 
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
-    """Yield the recorded resources with machines that this plan destroys, or that were found missing."""
+    """Yield the sites, racks and machines of the state destroyed by this plan, or found missing before it."""
     for address, _ in blocks.prior.state.list_current_objects():
         kind = blocks.request.registries.resource_types.get(address.type)
         if kind is None or kind.add_to_inventory is None:
@@ -66,7 +65,7 @@ def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
 
 
 def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the offered sites, racks and machines with their address."""
+    """Yield the offered sites, racks and machines, each by its ids as a tuple, with its address."""
     for address, site in inventory.sites.items():
         yield (site.id,), address
     for address, rack in inventory.racks.items():
@@ -78,7 +77,7 @@ def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...],
 def _iterate_affected_machines(
     before: PlanInventory, causes: Mapping[tuple[str, ...], str]
 ) -> Iterator[tuple[str, str, str, Machine]]:
-    """Yield the machines (site, name) on re-created resources, with the cause: their own resource, rack or site."""
+    """Yield the machines (site id, name, cause, machine) re-created with their resource, else rack, else site."""
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
@@ -95,7 +94,7 @@ def _iterate_affected_machines(
 
 
 def _copy_hardware_without_location(machine: Machine) -> Machine:
-    """Return a machine without its location and schedulability."""
+    """Return a machine without its location and schedulability, to compare the hardware of two machines."""
     return replace(machine, rack="", availability_zone="", slot=0, unschedulable_reason="")
 
 
@@ -118,14 +117,16 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     ]
     if not removed:
         return
+    prior_objects = ((address, current.attributes) for address, current in blocks.prior.objects.items())
     slot_of = {
-        (machine.site_id, machine.name): machine.slot for machine in _iterate_machines(_build_prior_inventory(blocks))
+        (machine.site_id, machine.name): machine.slot
+        for machine in _iterate_machines(build_inventory(prior_objects, blocks.request.registries.resource_types))
     }
     new_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
     for instance in removed:
         for site_id, occupied in _list_observed_unmanaged_vms(instance):
-            successor = new_machines.get(slot_of.get((site_id, occupied.machine), ("", 0)))
+            successor = new_machines.get(slot_of.get((site_id, occupied.machine), ("", 0)))  # no rack has the id ""
             if successor is not None:
                 renamed = replace(occupied, machine=successor.name)
                 transferred.setdefault(successor.address, []).append(renamed)
@@ -133,19 +134,12 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     by_address = {str(instance.address): instance for instance in instances}
     for address, renamed_vms in transferred.items():
         successor_instance = by_address[address]
-        # The old names are those before the plan.
         prior_vms = [occupied for _, occupied in _list_observed_unmanaged_vms(successor_instance)]
         successor_instance.private = build_unmanaged_vms_note(dict.fromkeys([*prior_vms, *renamed_vms]))
 
 
-def _build_prior_inventory(blocks: BlockPlanner) -> PlanInventory:
-    """Build the inventory before the plan."""
-    attributes = ((address, current.attributes) for address, current in blocks.prior.objects.items())
-    return build_inventory(attributes, blocks.request.registries.resource_types)
-
-
 def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the VMs observed on an existing rack or machine, each with the site id, without forgotten ones."""
+    """Return the VMs observed by a provider on an existing rack or machine (no forgotten ones), with the site id."""
     prior = instance.prior
     if prior is None or not prior.private:
         return []

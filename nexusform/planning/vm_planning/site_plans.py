@@ -42,7 +42,6 @@ from nexusform.scheduling.site_inventory import (
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, get_catalogue
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import DecisionExplanation
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
@@ -79,16 +78,12 @@ class SitePlan(Struct):
         return [operation.demand for operation in self.operations if isinstance(operation, PlaceOperation)]
 
     def find_machine_trigger(self, machine: str) -> str:
-        """Return the trigger to re-create a VM on this machine, or ""."""
+        """Return the trigger to re-create a VM on this machine, "" if it may stay."""
         if machine not in self.machines:
             return "machine_removed"
         if machine in self.evacuating_machines:
             return "machine_evacuated"
         return "machine_replaced" if machine in self.recreated_machines else ""
-
-    def add_vm(self, vm: VmName, sku: VmSku, placement: Placement) -> int:
-        """Add an existing (or pinned) VM to its machine, whether it fits or not."""
-        return self.scheduler.add_existing(vm, sku, placement)
 
     def place_existing_vm(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
         """Place an existing VM on its machine and return its handle and placement, with the machine's current rack and
@@ -98,11 +93,11 @@ class SitePlan(Struct):
         if machine is None:
             return None
         current_placement = refresh_rack_and_zone(machine, placement)
-        use_cells = len(set(current_placement.cells)) == len(current_placement.cells) == sku.numa_cells and all(
-            cell < machine.cells for cell in current_placement.cells
-        )
-        reserved_placement = current_placement if use_cells else replace(current_placement, cells=())
-        return self.add_vm(vm, sku, reserved_placement), current_placement
+        # Possible cells are distinct, as many as the SKU needs, and exist on the machine.
+        cells = current_placement.cells
+        is_possible = len(set(cells)) == len(cells) == sku.numa_cells and all(cell < machine.cells for cell in cells)
+        reserved_placement = current_placement if is_possible else replace(current_placement, cells=())
+        return self.scheduler.add_existing(vm, sku, reserved_placement), current_placement
 
     def start_recording(self) -> None:
         """Start recording operations, after the removals."""
@@ -115,7 +110,7 @@ class SitePlan(Struct):
         self.operations.append(ReleaseOperation(handle))
 
     def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | NoFitReason:
-        """Place a VM by the rule. A VM with `is_decided` location has it under every seed."""
+        """Place a VM by the rule, or return why not. An applied location (`is_decided`) is the same in every sample."""
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
             self.record_failure(demand)
@@ -126,12 +121,12 @@ class SitePlan(Struct):
         return answer
 
     def record_failure(self, demand: Demand) -> None:
-        """Record a VM without capacity. In another sample of splits it may fit."""
+        """Record a VM without capacity for the samples of unknown NUMA cells, if there are any: it may fit in one."""
         if self.scheduler.is_sampled:
             self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
-        """Place a VM on the machine named by the user; return handle, placement and the rule's reason to reject it."""
+        """Place a VM on the user's machine in any case; return handle, placement and the rule's reason against it."""
         refusal = self.scheduler.find_rejection(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.select_cells(demand.sku, machine)
@@ -146,7 +141,7 @@ class SitePlan(Struct):
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
-            return None
+            return None  # the caller places it by the rule
         new_placement = refresh_rack_and_zone(machine, placement)
         if not (is_unchanged and self.recreated_machines[machine.name].has_same_hardware):
             if self.scheduler.find_rejection(machine.name, demand):
@@ -156,10 +151,6 @@ class SitePlan(Struct):
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, new_placement))
         return handle, new_placement
 
-    def explain(self, demand: Demand) -> DecisionExplanation:
-        """Explain the placement that `place` would choose now."""
-        return self.scheduler.explain(demand)
-
     def list_zones(self) -> tuple[str, ...]:
         """Return the availability zones of the site's racks, in byte order, without planned racks."""
         return tuple(sorted({rack.availability_zone for rack in self.racks if not rack.is_planned}, key=str.encode))
@@ -168,8 +159,8 @@ class SitePlan(Struct):
 def build_sites(
     inventory: PlanInventory, split_choice: SplitChoice = 0
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
-    """Build a scheduler per site from the offers of phases 1 to 3; machines described twice are clashes.
-    `split_choice` selects the splits of machines with VMs in unknown cells.
+    """Build a scheduler per site from the offered sites, racks and machines. Machines described twice are clashes.
+    `split_choice` selects the cells assumed for existing VMs in unknown NUMA cells.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
@@ -217,7 +208,7 @@ def index_sites_by_rack(inventory: PlanInventory) -> dict[str, str]:
     return {rack.id: rack.site_id for rack in inventory.racks.values()}
 
 
-def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:
+def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:  # inventory.skus is by address
     return {sku.name: sku for sku in inventory.skus.values()}
 
 
@@ -232,7 +223,7 @@ def _close_machine_to_new_vms(machine: Machine, site_id: str, pending_actions: C
 def _select_unmanaged_vms(
     observed: Iterable[OccupiedCapacity], occupied: Iterable[OccupiedCapacity], machines: Container[str]
 ) -> tuple[OccupiedCapacity, ...]:
-    """Return the VMs seen by a provider, without duplicates and configured `occupied` entries."""
+    """Return the VMs seen by a provider on these machines, without duplicates and configured `occupied` entries."""
     configured = {(entry.machine, entry.name) for entry in occupied}
     on_machines = [entry for entry in observed if entry.machine in machines]
     by_key = {(entry.machine, entry.name): entry for entry in on_machines}
@@ -240,7 +231,7 @@ def _select_unmanaged_vms(
 
 
 def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]) -> frozenset[str]:
-    """Return the machines to evacuate; a machine's own block precedes its rack."""
+    """Return the machines to evacuate; the own block of a machine overrides its rack."""
     machines = set(chain.from_iterable(rack.evacuating_machines for rack in racks))
     for offer in offers:
         if offer.is_evacuating:
@@ -255,15 +246,12 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
-    entries = sorted([*site.configured_unmanaged, *observed], key=_build_unmanaged_sort_key)
+
+    def build_sort_key(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
+        return (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
+
+    entries = sorted([*site.configured_unmanaged, *observed], key=build_sort_key)
     return [_place_unmanaged_vm(site, entry) for entry in entries]
-
-
-def _build_unmanaged_sort_key(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
-    """Return a key to sort VMs: those with known cells first, in their order."""
-    if entry.cell_numbers:
-        return False, "", b""
-    return True, entry.machine, entry.name.encode()
 
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
@@ -279,19 +267,19 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
         record=entry.record,
     )
     placement = Placement(machine.name, machine.rack, machine.availability_zone, entry.cell_numbers)
-    site.add_vm(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
+    site.scheduler.add_existing(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
     return UnmanagedVm(name, sku, placement)
 
 
 def refresh_rack_and_zone(machine: Machine, placement: Placement) -> Placement:
-    """Return the placement with the current rack and zone of its machine."""
+    """Return the placement with the current rack and zone of its machine; the same object if they are unchanged."""
     if (machine.rack, machine.availability_zone) == (placement.rack, placement.availability_zone):
         return placement
     return Placement(machine.name, machine.rack, machine.availability_zone, placement.cells)
 
 
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
-    """Return the SKU of an existing VM: the recorded one, else its pool's, else one of its cells without figures."""
+    """Return the SKU with the recorded name (first the pool's), else the pool's SKU, else one with cells only."""
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
@@ -303,7 +291,7 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
 
 
 def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
-    """Return the VM name in terms of the placement rule."""
+    """Return the VM name in terms of the placement rule: the VMs of one plain VM block count as one pool there."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
     return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)
@@ -316,20 +304,15 @@ def build_demand(
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
-    """Build the scheduler's demand for one VM."""
+    """Build the scheduler's demand for one VM, with `group_hints` besides those of the pool."""
     name = build_vm_name(vm_demand, pool, pool.pool, number)
-    extra_hints = tuple(group_hints)
-    constraints = (
-        replace(pool.constraints, hints=(*pool.constraints.hints, *extra_hints)) if extra_hints else pool.constraints
-    )
+    constraints, extra_hints = pool.constraints, tuple(group_hints)
+    if extra_hints:
+        constraints = replace(constraints, hints=(*constraints.hints, *extra_hints))
     return Demand(name, pool.sku, constraints, last_resort)
 
 
 Targets: TypeAlias = tuple[frozenset[str], frozenset[str]]
-
-
-def _return_no_targets(_resource_id: str) -> Targets | None:
-    return None
 
 
 class ResourceTypeContext(Struct):
@@ -337,7 +320,7 @@ class ResourceTypeContext(Struct):
 
     skus: Mapping[str, VmSku]
     clusters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    find_targets: Callable[[str], Targets | None] = _return_no_targets
+    find_targets: Callable[[str], Targets | None] = lambda _resource_id: None
     sites: Mapping[str, Sequence[Machine]] = field(default_factory=dict)
 
     def find_sku(self, name: str) -> VmSku | None:
@@ -371,7 +354,7 @@ def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dic
         detail = f'There is no SKU catalogue "{version}".{suggest_name(version, CATALOGUES)} Known: {known}.'
         span = request.configuration.settings.sku_catalogue_span
         problems.append(build_error("unknown-sku-catalogue", detail, span))
-        sku_catalogue = CATALOGUES[NEWEST]
+        sku_catalogue = CATALOGUES[NEWEST]  # to check the rest of the configuration
     return {**sku_catalogue.vm_skus, **_index_skus_by_name(inventory)}, problems
 
 
@@ -387,13 +370,14 @@ def build_prior_context(
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
-        if resource_type is None:
+        if resource_type is None:  # an unknown type
             continue
         if resource_type.kind is PlanningKind.CLUSTER:
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
         elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
     all_skus = {**_index_skus_by_name(inventory), **skus}  # current figures of a declared SKU win
+    # Existing VMs have their machines: their hints need no targets.
     return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
@@ -403,14 +387,14 @@ def build_inventory(
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
     inventory = PlanInventory()
     known = [(types[address.type], address, values) for address, values in objects if address.type in types]
-    for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):
+    for kind, address, values in sorted(known, key=lambda entry: entry[0].phase):  # sites before their racks
         if kind.add_to_inventory is not None:
             kind.add_to_inventory(values, str(address), inventory)
     return inventory
 
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
-    """Return the offered machines of sites, schedulable or not: site and name."""
+    """Return the site id and name of every offered machine, schedulable or not, on an offered site."""
     site_of_rack = index_sites_by_rack(inventory)
     rack_machines = {(rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines}
     own_machines = {(site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()}
@@ -447,7 +431,7 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):
+    for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):  # sites before their racks
         if kind.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
             kind.add_to_inventory(observed, str(site_object.address), inventory)

@@ -38,7 +38,7 @@ _ConfiguredHint: TypeAlias = tuple[VmObject, int, Mapping[str, Any]]
 
 
 class HintTargets:
-    """Machines and racks by the ids of hint targets: a VM, a cluster or VNF, a machine, a rack."""
+    """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
         self._racks = {rack.id: rack for rack in inventory.racks.values()}
@@ -68,8 +68,8 @@ class HintTargets:
                     self._hints_by_target.setdefault(target, {})[vms.instance.address] = hints
 
     def list_incoming_hints(self, vms: VmObject) -> list[HardHint]:
-        """Return the hard hints of other VMs that target this object, from the current locations of those
-        VMs. Affinity to a cluster means any of its VMs, so such a hint binds only an object with a single VM.
+        """Return the hard hints of other VMs with this object as their target, as hints for its own VMs. Affinity to a
+        cluster means any of its VMs, so an affinity hint restricts only an object with a single VM.
         """
         if not self._hints_by_target:
             return []
@@ -78,9 +78,9 @@ class HintTargets:
         is_single = sum(len(pool.numbers) for pool in vms.pools) == 1
         hints = []
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
-            if not owner.placements.vms or owner is vms:
+            if not owner.placements.vms or owner is vms:  # without a location yet, or its own hint
                 continue
-            # A hard hint as it binds its target: with, or away from, the owner's VMs.
+            # The target must be with, or away from, the owner's VMs.
             machines, racks = _collect_locations(owner)
             hint = Hint(
                 is_affinity=attributes["hint_type"] == "Affinity",
@@ -97,7 +97,7 @@ class HintTargets:
         return hints
 
     def list_own_hints(self, vms: VmObject) -> list[HardHint]:
-        """Return the hard hints of an object with one VM, each with its index."""
+        """Return the hard hints of an object with one VM, each with the index of its `placement_hint` block."""
         pool = vms.pools[0]
         hints_by_attributes = {
             (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
@@ -111,16 +111,16 @@ class HintTargets:
         return hints
 
     def __call__(self, resource_id: str) -> Targets | None:
-        """Return the names of machines and racks, or None if nothing has this id."""
+        """Return the names of the machines and racks of a hint's target; None if nothing has this id."""
         vms = self._objects.get(resource_id)
         if vms is not None:
             return _collect_locations(vms)
         if resource_id in self._machines:
             machine, rack = self._machines[resource_id]
             return frozenset({machine}), frozenset({rack})
-        offer = self._racks.get(resource_id)
-        if offer is not None:
-            return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
+        rack_offer = self._racks.get(resource_id)
+        if rack_offer is not None:
+            return frozenset(machine.name for machine in rack_offer.machines), frozenset({rack_offer.name})
         return None
 
 
@@ -132,7 +132,7 @@ def _collect_locations(vms: VmObject) -> Targets:
 
 
 def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the hard hints of a VM with their indexes."""
+    """Yield the hard `placement_hint` blocks of a VM with their indexes among all."""
     hints = values.get("placement_hint")
     for index, hint in enumerate(hints if isinstance(hints, list) else ()):
         if hint["scheduling_execution"] == "Hard":
@@ -183,15 +183,15 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
-    """Mark the machines re-created by this plan."""
-    missing = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()
+    """Set the machines re-created by this plan in their sites."""
+    missing = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted outside nexusform
     offering_instances = [
         instance for instance in blocks.instances.values() if instance.type.add_to_inventory is not None
     ]
     if not missing and not any(
         instance.is_replaced or instance.action is Action.DELETE for instance in offering_instances
     ):
-        return
+        return  # no machine disappears
     from nexusform.planning.vm_planning.machine_recreation import find_recreated_machines
 
     for site_id, machines in find_recreated_machines(blocks, sites).items():
@@ -199,15 +199,23 @@ def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner)
 
 
 def build_destroy_context(blocks: BlockPlanner) -> VmContext:
-    """Build the context of a destroy plan, without sites."""
+    """Build the context of a destroy plan. It has no sites, because nothing is placed."""
     skus, _ = collect_vm_skus(blocks.request, blocks.inventory)
     before = build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
     is_recorded_machine = _build_machine_lookup(blocks)
-    return VmContext({}, before, before, HintTargets(blocks.inventory), {}, frozenset(), is_recorded_machine)
+    return VmContext(
+        sites={},
+        prior_context=before,
+        current_context=before,
+        hints=HintTargets(blocks.inventory),
+        healed_names={},
+        explain=frozenset(),
+        is_recorded_machine=is_recorded_machine,
+    )
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a lazy lookup of machines recorded in state, except those that this plan forgets."""
+    """Return a function: whether state contains a machine (site, name) not forgotten by this plan; lazily indexed."""
 
     @cache
     def list_recorded_machines() -> frozenset[tuple[str, str]]:
@@ -223,7 +231,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
-    """Build the error for two descriptions of one machine, at the second."""
+    """Build the error for two descriptions of one machine or slot, at the second if it is a block."""
     if clash.attribute == "name":
         detail = (
             f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
@@ -242,7 +250,7 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
-    """Compute the demand of an instance; None if it is removed, or invalid and marked so."""
+    """Compute the demand of an instance; None if it is removed or invalid. With errors, mark it as invalid."""
     instance = vms.instance
     family = instance.type.vms
     attributes = instance.argument_values
@@ -254,10 +262,10 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
         instance.is_invalid = True
         return None, diagnostics
     site = context.sites.get(demand.site_id)
-    if site is not None and site.scheduler.profile.platform:
+    if site is not None and site.scheduler.profile.platform:  # a platform chooses the machines there
         demand = replace(demand, provenance="predicted")
     demand = replace(demand, pools=tuple(_keep_oldest_vms(pool, demand.cluster, vms) for pool in demand.pools))
-    if instance.block is None:
+    if instance.block is None:  # outside the selection: nothing changes
         return demand, diagnostics
     target_diagnostics = [instance.build_diagnostic(problem) for problem in _check_demand_targets(demand, vms, context)]
     diagnostics += target_diagnostics
@@ -268,9 +276,9 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
 
 
 def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
-    """Return the pool with the numbers of its oldest VMs, then the lowest free ones, if it removes the newest VMs."""
+    """Return a pool removing its newest VMs with the numbers of the oldest ones, then the lowest free numbers."""
     if not pool.removes_newest or vms.instance.is_replaced:
-        return pool
+        return pool  # its numbers count from the lowest
     ages = rank_names_by_age(vms.instance.prior_note)
     existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
     existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
@@ -281,7 +289,7 @@ def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDeman
 
 
 def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterator[Problem]:
-    """Yield problems for missing sites, zones and machines."""
+    """Yield problems for missing sites, zones and machines, and facts missing for the placement rule (warnings)."""
     site = context.sites.get(demand.site_id)
     if site is None:
         known = sorted(context.sites)
@@ -295,15 +303,14 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
         unknown = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
         if unknown:
             yield Problem(pool.path, "uncertain-placement", unknown, Severity.WARNING)
-        missing = sorted(pool.configured_zones - set(zones))
-        if missing:
-            problem = _build_unknown_zones_problem(pool, demand.site_id, missing, zones)
-            if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
-                has_unchanged_zones = False
-            else:
-                machines = [vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool]
-                has_unchanged_zones = all(machine in site.machines for machine in machines)
-            yield (replace(problem, severity=Severity.WARNING) if has_unchanged_zones else problem)
+        missing_zones = sorted(pool.configured_zones - set(zones))
+        if missing_zones:
+            problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)
+            # Only a warning for an unchanged pool with all of its machines: its VMs can stay.
+            has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
+            machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
+            is_harmless = has_unchanged_zones and machines <= site.machines.keys()
+            yield (replace(problem, severity=Severity.WARNING) if is_harmless else problem)
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             yield _build_unknown_machine_problem(pool, site)
 
@@ -336,7 +343,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
     remaining = [(vms, vms.prior.demand) for vms in objects if vms.prior.demand is not None and _is_remaining(vms)]
     for vms, prior in remaining:
-        if before[prior.owner] != 1:
+        if before[prior.owner] != 1:  # another System pool stays meanwhile, or there was none
             continue
         requested_pools = index_pools(vms.pools)
         for pool in prior.pools:
@@ -361,7 +368,7 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _is_remaining(vms: VmObject) -> bool:
-    """Return whether an object is configured and not replaced."""
+    """Return whether an object with known VMs is configured and not replaced: its pools change one by one."""
     return vms.request.demand is not None and vms.instance.block is not None and not vms.instance.is_replaced
 
 
@@ -372,6 +379,6 @@ def _iterate_system_pool_owners(demands: Iterable[VmDemand | None]) -> Iterator[
 
 
 def _is_pool_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
-    """Return whether the pool is replaced, even if VMs have another trigger of higher precedence."""
+    """Return whether a changed argument replaces a pool with VMs, even if they are re-created for another reason."""
     exists = any(name == pool.pool for name, _ in vms.prior.existing)
     return exists and bool(find_changed_argument(prior, pool))

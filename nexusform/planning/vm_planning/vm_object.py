@@ -123,7 +123,7 @@ class PlannedVmPlacements(Struct, frozen=True):
 
 
 class VmObject(Struct):
-    """VMs of one instance before the plan, requested and placed; a waiting block's instance is set later."""
+    """VMs of one instance: prior, requested and placed. A block waiting for other placements sets `instance` later."""
 
     instance: Instance
     prior: Final[PriorVms] = field(default_factory=PriorVms)
@@ -165,7 +165,7 @@ class VmObject(Struct):
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the object and all of its VMs stay unchanged."""
+        """Whether the object and all of its VMs stay unchanged, also those without a machine."""
         actions = self.request.actions
         return not (
             self.instance.is_replaced
@@ -174,7 +174,7 @@ class VmObject(Struct):
             or actions.additions
             or actions.forgets
             or self.placements.relocated
-            or len(actions.waiting) < len(self.prior.unplaced)
+            or len(actions.waiting) < len(self.prior.unplaced)  # some are removed or re-created
         )
 
     @property
@@ -212,9 +212,7 @@ class VmObject(Struct):
         return [vm.name for vm in self.list_placed_vms()]
 
     def list_failed_names(self) -> list[str]:
-        """Return the names of the VMs without capacity."""
-        if not self.placements.failures:
-            return []
+        """Return the names of the requested VMs without capacity."""
         return [name for key, name in self.requested_names.items() if key in self.placements.failures]
 
     def list_vms_to_forget(self) -> list[PlacedVm]:
@@ -226,7 +224,7 @@ class VmObject(Struct):
         return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
 
     def get_left_machines(self) -> dict[str, str]:
-        """Return by VM name the machines that VMs leave: missing, evacuated or unhealthy."""
+        """Return the machines left by VMs placed again, by VM name: missing, evacuated or unhealthy machines."""
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
             self.placements.vms[key].name: self.prior.existing[key].placement.machine
@@ -235,24 +233,24 @@ class VmObject(Struct):
         }
 
     def keep_all_vms(self, demand: VmDemand | None = None) -> None:
-        """Keep every VM at its location; `demand` is the continuing demand."""
+        """Keep every VM at its location, with no other action; `demand` replaces the requested one if it is set."""
         self.placements.vms.clear()
         self.placements.vms.update(self.prior.existing)
         actions = VmActions(unchanged=list(self.prior.existing), waiting=list(self.prior.unplaced))
         self.request = replace(self.request, demand=demand or self.request.demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object outside the selection, except those without their machine."""
+        """Keep the VMs of an object outside the selection; those losing their machine (`find_trigger`) are losses."""
         self.keep_all_vms()
         losses = {}
-        stay = []
+        unchanged = []
         for key, vm in self.prior.existing.items():
             trigger = find_trigger(vm.placement.machine)
             if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
                 losses[key] = trigger
             else:
-                stay.append(key)
-        self.request = replace(self.request, actions=replace(self.request.actions, unchanged=stay, losses=losses))
+                unchanged.append(key)
+        self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
         """Forget the object; its VMs keep running. VMs without their machine are lost."""
@@ -260,17 +258,14 @@ class VmObject(Struct):
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
         for key, vm in before.existing.items():
             machine_trigger = find_trigger(vm.placement.machine)
-            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
+            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):  # a forgotten machine keeps its VMs running
                 actions.losses[key] = machine_trigger
                 del actions.forgets[key]
         self.request = RequestedVms(actions=actions)
 
     def list_placed_vms(self) -> list[PlacedVm]:
         """Return every VM after the plan, pools in order, numbers ascending."""
-        vms: list[PlacedVm] = []
-        for pool in self.pools:
-            vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
-        return vms
+        return [self.placements.vms[key] for pool in self.pools for key in pool.keys if key in self.placements.vms]
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; with an unknown demand all prior VMs."""
@@ -287,14 +282,15 @@ class VmObject(Struct):
         return frozenset(vm.placement.rack for vm in self.list_vms())
 
     def list_remaining_vms(self) -> list[PlacedVm]:
-        """Return the prior VMs after a release step: unchanged ones, and those that roll later."""
+        """Return the prior VMs after a release step: unchanged ones, and those upgraded later, batch by batch."""
         return [vm for key, vm in self.prior.existing.items() if not self.is_released_early(key)]
 
     def is_released_early(self, key: VmKey) -> bool:
-        """Return whether a VM of an updated object is removed before anything is placed. Rolling ones are
-        not: they free capacity when their own object is updated.
+        """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade
+        (rolling) are not: they free capacity when their own object is updated.
         """
-        return key in self.request.actions.removals or self.request.actions.recreations.get(key, ROLLING) != ROLLING
+        actions = self.request.actions
+        return key in actions.removals or actions.recreations.get(key, ROLLING) != ROLLING  # the default: no action
 
 
 class VmSituation(Struct, frozen=True):
@@ -322,7 +318,7 @@ def compute_vm_actions(
     numbers = {name: frozenset(pool.numbers) for name, pool in pools.items()}
     for key in (*existing_by_key, *situation.unplaced):
         pool_name, vm_number = key
-        if pool_name not in pools:
+        if pool_name not in pools:  # without a demand, the trigger is the removal of the resource
             actions.removals[key] = "pool_removed" if demand else situation.common_trigger
         elif vm_number not in numbers[pool_name]:
             actions.removals[key] = situation.common_trigger or "scale_in"
@@ -331,6 +327,7 @@ def compute_vm_actions(
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)
+        # Gaps in the numbers are normal if a scale-in removes the newest VMs; otherwise a missing node was deleted.
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)
@@ -351,7 +348,7 @@ def compute_vm_actions(
 def _add_action_for_missing_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
 ) -> None:
-    """Add a missing VM: new, or re-created if the prior arguments requested it already."""
+    """Add a VM missing in state: re-created if all VMs are, or if requested before (`was_there`), else new."""
     if situation.common_trigger:
         actions.recreations[key] = situation.common_trigger
     elif was_there:
@@ -361,7 +358,7 @@ def _add_action_for_missing_vm(
 
 
 def _add_waiting_vm(actions: VmActions, key: VmKey, situation: VmSituation, argument_trigger: str) -> None:
-    """Add a VM without a machine: still waiting, unless a trigger re-creates it."""
+    """Add an existing VM without a machine: still waiting for one, unless a trigger re-creates it."""
     trigger = situation.common_trigger or argument_trigger
     record = situation.unplaced[key]
     if not situation.healed_names.isdisjoint({record["name"], record.get("platform_name")}):
@@ -383,7 +380,7 @@ def _find_recreation_trigger(vm: PlacedVm, situation: VmSituation, argument_trig
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
     """Return the first changed argument of the pool in order of precedence, or ""."""
-    if prior is None:
+    if prior is None:  # a new pool
         return ""
     prior_values = dict(prior.triggers)
     return next((name for name, value in pool.triggers if prior_values.get(name) != value), "")
@@ -396,16 +393,16 @@ def record_vm_placements(
     the plan, `present` all VMs afterwards, `serial` that of the state after apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
-    groups: list[list[Any]] = []
+    entries: list[list[Any]] = []
     for prior_serial, trigger, names in _read_placed_entries(prior):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:
-            groups.append([prior_serial, trigger, remaining_names])
+            entries.append([prior_serial, trigger, remaining_names])
     names_by_trigger: dict[str, list[str]] = {}
     for name, trigger in placed_vms:
         names_by_trigger.setdefault(trigger, []).append(name)
-    groups += [[serial, trigger, names] for trigger, names in names_by_trigger.items()]
-    return replace_note_entry(prior, PLACED_KEY, groups)
+    entries += [[serial, trigger, names] for trigger, names in names_by_trigger.items()]
+    return replace_note_entry(prior, PLACED_KEY, entries)
 
 
 def record_previous_machines(
@@ -414,13 +411,13 @@ def record_previous_machines(
     placed_names: Collection[str],
     present: Collection[str],
 ) -> dict[str, Any] | None:
-    """Return the note with the machines that VMs left after failure or evacuation, until they are placed elsewhere."""
-    remaining = {
+    """Return the note with the machines left by VMs: those of this plan, and earlier ones of VMs not placed again."""
+    earlier_machines = {
         name: machine
         for name, machine in _read_left_machines(note).items()
         if name in present and name not in placed_names
     }
-    return replace_note_entry(note, LEFT_KEY, {**remaining, **left_machines})
+    return replace_note_entry(note, LEFT_KEY, {**earlier_machines, **left_machines})
 
 
 def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
@@ -443,7 +440,7 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 
 def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
-    """Return the recorded names with their ranks, the oldest first."""
+    """Return the rank of each recorded VM name by age; 0 is the oldest VM."""
     ordered = sorted(_read_placed_entries(private), key=lambda entry: entry[0])
     names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
     return {name: rank for rank, name in enumerate(names)}

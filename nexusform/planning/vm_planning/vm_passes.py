@@ -65,7 +65,7 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the VM blocks (phase 4) in two passes; `orphans` are VM instances without a block."""
+    """Plan the blocks of clusters, pools, VMs and VNFs in two passes; `orphans` are their instances without a block."""
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     # the other blocks wait for pass two: their instances depend on placements
@@ -81,6 +81,7 @@ def plan_vms(
             for module in second.list_module_instances(block.address.module):
                 block_key = build_resource_key(block.address, module.path)
                 view = first.resources[block_key]
+                # Only invalid instances stay visible, as unknown: the second pass adds the others again.
                 unknown = {key: item for key, item in view.items.items() if item.attributes is None}
                 second.resources[block_key] = ResourceView(view.shape, unknown)
             planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
@@ -97,7 +98,7 @@ def plan_vms(
 
 
 class _VmPlanner:
-    """Planner of phase 4: the objects so far, and the diagnostics."""
+    """Planner of the blocks with VMs: collects their VM objects, and the diagnostics."""
 
     def __init__(self, blocks: BlockPlanner, context: VmContext) -> None:
         self.blocks = blocks
@@ -115,18 +116,18 @@ class _VmPlanner:
     def run_first_pass(
         self, vm_blocks: Sequence[ResourceBlock], evaluation: Evaluation
     ) -> dict[ConfigAddress, list[Instance]]:
-        """Return the instances of blocks independent of placements. The others wait for pass two; their
+        """Return the instances of blocks independent of placements, by block. The others wait for pass two; their
         problems are not reported yet, because they may disappear.
         """
         early_instances: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
-            if not evaluation.has_known_modules(block.address.module):
+            if not evaluation.has_known_modules(block.address.module):  # count or for_each of a module is unknown
                 continue
             # Only problems of count and for_each are reported from this pass: these are not evaluated again,
             # unlike modules.
             expansion_evaluation = evaluation.create_reporting_copy()
             expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
-            if expanded is None:
+            if expanded is None:  # count or for_each depends on a placement
                 continue
             problems = self._evaluate_arguments(expanded.instances, evaluation)
             if problems is not None:
@@ -136,14 +137,15 @@ class _VmPlanner:
         return early_instances
 
     def _evaluate_arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
-        """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer to it."""
+        """Return the problems of the arguments, None if one for placement is unknown. Expose them to later blocks."""
         diagnostics: list[Diagnostic] = []
         for instance in instances:
             if instance.is_configured:
                 diagnostics += self.blocks.evaluate(instance, evaluation)
-                if find_unknown_placement_arguments(instance):
+                if find_unknown_placement_arguments(instance):  # the block waits for pass two
                     return None
                 assert instance.config is not None
+                # Other computed attributes depend on placements.
                 computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
                 instance.decision = ActionDecision(
                     planned=plan_attributes(instance.type.schema, instance.config, None, computed)
@@ -170,7 +172,7 @@ class _VmPlanner:
             place_unmanaged_vms(site, names)
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
-        """Decide the actions on the VMs of all instances; a separate pool follows its cluster."""
+        """Decide the actions on the VMs of all instances; a pool with its own resource follows its cluster."""
         self.context.hints.add_objects(self.objects.values())
         clusters = [
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
@@ -181,7 +183,6 @@ class _VmPlanner:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
         for vms in self._list_vm_objects(instances):
-            # Compute the demand of an instance.
             demand, problems = compute_demand(vms, self.context)
             if demand is not None:
                 self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
@@ -189,7 +190,7 @@ class _VmPlanner:
             if self._demand_count > maximum:
                 raise build_limit_error("VMs", "vms", maximum)
             self.diagnostics += problems
-            if demand is not None and demand.parent_id:
+            if demand is not None and demand.parent_id:  # decided after its cluster, which may be replaced
                 followers.append((vms, demand))
             else:
                 self._decide_object_actions(vms, demand, evaluation)
@@ -204,7 +205,7 @@ class _VmPlanner:
         self.diagnostics += check_system_pools(self._list_vm_objects(instances))
 
     def _decide_object_actions(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
-        """Decide which VMs of an instance stay, are removed, added or re-created."""
+        """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
         instance = vms.instance
         if instance.is_configured and instance.config is not None:
             self.blocks.set_predicted_action(instance, evaluation)
@@ -235,7 +236,7 @@ class _VmPlanner:
             self.context.hints.add_objects([vms])
 
     def _update_hint_targets(self, vms: VmObject) -> None:
-        """Update hints to the current locations of their targets."""
+        """Compute the demand of an object with hints again, with the current locations of their targets."""
         instance, family = vms.instance, vms.instance.type.vms
         arguments = get_mapping(instance.config)
         has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
@@ -246,7 +247,7 @@ class _VmPlanner:
     # --- pass two: new VMs ---
 
     def plan_waiting_block(self, block: ResourceBlock, evaluation: Evaluation) -> Sequence[Instance]:
-        """Plan the removals and re-creations of a waiting block, and return its instances."""
+        """Plan the removals and re-creations of a block with arguments unknown in pass one; return its instances."""
         expanded = self.blocks.expand(block, evaluation)
         assert expanded is not None
         self.blocks.diagnostics += expanded.diagnostics
@@ -268,8 +269,8 @@ class _VmPlanner:
     def run_second_pass(
         self, instances: Sequence[Instance], evaluation: Evaluation, *, needs_evaluation: bool = False
     ) -> None:
-        """Place the new VMs of a block and decide finally. With `needs_evaluation`, arguments that referred
-        to placements are re-evaluated with known values (none of these determines a placement).
+        """Place the new VMs of a block and decide its final actions. With `needs_evaluation`, arguments still unknown
+        are evaluated again, with known placements (none of these arguments determines a placement).
         """
         for vms in self._list_vm_objects(instances):
             instance = vms.instance
@@ -290,6 +291,7 @@ class _VmPlanner:
         """Decide the action of an instance after placement of its VMs."""
         instance = vms.instance
         computed = self._compute_attributes_with_placements(vms)
+        # With missing VMs the computed attributes are incomplete: references to them are unknown.
         unresolved = frozenset(computed) if vms.placements.failures else frozenset()
         self.blocks.decide_action(instance, computed, evaluation, unresolved)
         if instance.action is Action.NO_OP and vms.placements.tokens:
@@ -303,14 +305,14 @@ class _VmPlanner:
             )
 
     def _compute_attributes_with_placements(self, vms: VmObject) -> dict[str, Any]:
-        """Return the computed attributes with the placements; none for unchanged objects."""
+        """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
         instance, family = vms.instance, vms.instance.type.vms
         if instance.is_invalid or vms.request.demand is None or family is None or instance.config is None:
             return {}
         # The prior computed attributes; none for a new or replaced object.
         before = instance.before
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
-        if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:
+        if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
             return {}
         if before is None or instance.is_replaced:
             prior_computed = {}
@@ -325,7 +327,7 @@ class _VmPlanner:
 
 
 def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether a configured argument differs from the prior object."""
+    """Return whether a configured argument differs from the prior object; an unset optional computed one does not."""
     computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
     arguments = {name: value for name, value in config.items() if value is not None or name not in computed_names}
     return not has_equal_values(schema, arguments, before)
@@ -333,19 +335,18 @@ def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
     """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
-    # Decide for every prior instance whether it is destroyed or unchanged.
-    configured = {block.address: block for block in blocks.order.blocks}
+    configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
         if address.type not in blocks.request.registries.resource_types:
             continue
-        block = configured.get(address.config_address)
+        block = configured_blocks.get(address.config_address)
         if address in destroyed:
             blocks.instances[address] = blocks.build_removed_instance(address, "", block)
         else:
             blocks.instances[address] = blocks.build_unchanged(address, block)
     context = remaining_context = build_destroy_context(blocks)
-    if blocks.selection.is_partial:
+    if blocks.selection.is_partial:  # objects outside the selection lose VMs on destroyed machines
         remaining_context = replace(context, sites=_build_remaining_sites(blocks))
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
@@ -369,14 +370,14 @@ def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
 
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
-    """Return the instances to destroy: the selected ones and their dependents."""
+    """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one."""
     if not selection.is_partial:
         return prior.instances.keys()
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
         return _collect_with_transitive_dependents(targets, prior)
-    remaining = [address for address in prior.instances if not selection.has(address)]
-    return prior.instances.keys() - _collect_with_transitive_dependencies(remaining, prior)
+    excluded = [address for address in prior.instances if not selection.has(address)]
+    return prior.instances.keys() - _collect_with_transitive_dependencies(excluded, prior)
 
 
 def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
@@ -392,7 +393,7 @@ def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: Pri
 
 
 def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
-    """Return the objects and all their direct and indirect dependencies."""
+    """Return the objects and all their direct and indirect dependencies; these are recorded as blocks (texts)."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 
     def find_needs(address: Address) -> Iterator[Address]:
@@ -405,7 +406,7 @@ def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: P
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other: not on one in another instance of a shared module."""
+    """Return whether one object may depend on the other: not if they are in two instances of the same module call."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
         if step.name != other_step.name:
             return True

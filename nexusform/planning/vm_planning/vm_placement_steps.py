@@ -37,12 +37,12 @@ from nexusform.state.objects import ObjectState
 
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectState | None = None) -> VmObject:
-    """Build the VM object of an instance with its prior VMs on their machines. Deposed objects use no capacity: every
-    plan removes their VMs. `recorded` is the object in state, which may differ from the observed one.
+    """Build the VM object of an instance, and reserve the capacity of its prior VMs. Deposed objects use no capacity:
+    every plan removes their VMs. `recorded` is the object in state; the observed one may differ.
     """
     family = instance.type.vms
     assert family is not None
-    if instance.prior is None:
+    if instance.prior is None:  # a new instance
         return VmObject(instance)
     attributes = instance.prior.attributes
     demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
@@ -52,7 +52,7 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
         recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     site = context.sites.get(vms.prior.site_id)
-    if demand is None or site is None:
+    if demand is None or site is None:  # without its site, no machine has capacity to reserve
         return vms
     pools = index_pools(demand.pools)
     for key, vm in existing.items():
@@ -81,16 +81,16 @@ def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Place
 
 
 def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -> None:
-    """Decide which VMs are removed, re-created or new; `demand` None: the instance is removed."""
+    """Decide which VMs are removed, re-created or new; the others stay. `demand` None: the instance is removed."""
     if vms.instance.action is Action.FORGET:
         vms.forget(_find_common_trigger(vms), build_machine_trigger_finder(context, vms))
         return
     site = context.sites.get(demand.site_id) if demand is not None else None
     situation = VmSituation(
-        _find_common_trigger(vms),
-        context.healed_names.get(str(vms.instance.address), frozenset()),
-        build_machine_trigger_finder(context, vms),
-        vms.prior.unplaced,
+        common_trigger=_find_common_trigger(vms),
+        healed_names=context.healed_names.get(str(vms.instance.address), frozenset()),
+        find_machine_trigger=build_machine_trigger_finder(context, vms),
+        unplaced=vms.prior.unplaced,
     )
     actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
     vms.request = RequestedVms(demand, site, actions)
@@ -99,7 +99,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
         machine = site.machines.get(vm.placement.machine) if site is not None else None
         if machine is not None:
             placement = refresh_rack_and_zone(machine, vm.placement)
-            if placement is not vm.placement:
+            if placement is not vm.placement:  # its machine has a new rack or zone
                 vm = replace(vm, placement=placement)
                 vms.placements.relocated.add(key)
         vms.placements.vms[key] = vm
@@ -107,12 +107,13 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
 
 
 def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
-    """Return a function from a machine to the trigger for an object's VMs on it."""
+    """Return a function: it returns the trigger for an object's VMs on a machine, "" to keep them there."""
     site_id = vms.prior.site_id
     site = context.sites.get(site_id)
 
     def find_trigger(machine: str) -> str:
         site_trigger = site.find_machine_trigger(machine) if site is not None else MACHINE_REMOVED
+        # A machine neither planned nor in state was forgotten, by this plan or before.
         was_forgotten = site_trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine)
         return MACHINE_FORGOTTEN if was_forgotten else site_trigger
 
@@ -120,7 +121,7 @@ def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[
 
 
 def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
-    """Update the VFs used by unchanged VMs to those of their pool."""
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
     if vms.request.demand is None:
         return
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
@@ -139,8 +140,8 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
 def _find_common_trigger(vms: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
     if vms.is_removed:
-        is_in_cluster = vms.prior.demand is not None and vms.prior.demand.parent_id
-        return "pool_removed" if is_in_cluster else "cluster_removed"
+        is_separate_pool = vms.prior.demand is not None and vms.prior.demand.parent_id
+        return "pool_removed" if is_separate_pool else "cluster_removed"
     if vms.instance.is_replaced:
         return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
     return ""
@@ -167,7 +168,7 @@ def _release_vm_capacity(vms: VmObject, key: VmKey) -> None:
 
 def restore_vm_locations(vms: VmObject) -> None:
     """Re-create the VMs of re-created machines at their location if possible, before anything else is placed,
-    so that their capacity is not allocated to others.
+    so that their capacity is not allocated to others. The rest is placed later, by the rule.
     """
     recreations = {
         key: trigger for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED
@@ -194,7 +195,7 @@ def place_recreated_vms(vms: VmObject, context: VmContext) -> None:
     early: dict[VmKey, str] = {}
     rolling: dict[VmKey, str] = {}
     for key, trigger in vms.request.actions.recreations.items():
-        if trigger == ROLLING:
+        if trigger == ROLLING:  # a Kubernetes upgrade
             rolling[key] = trigger
         elif key not in vms.placements.restored:
             early[key] = trigger
@@ -215,12 +216,12 @@ def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | st
     numbers = list(names)
     for start in range(0, len(numbers), pool.batch_size):
         batch = numbers[start : start + pool.batch_size]
-        if not pool.surge_size:
+        if not pool.surge_size:  # the old VMs make room for the new ones
             for number in batch:
                 _release_vm_capacity(vms, (pool.pool, number))
         for number in batch:
             _place_vm(vms, pool, number, names[number], context)
-        for number in batch:
+        for number in batch:  # a VM without capacity keeps its old machine
             if pool.surge_size and (pool.pool, number) not in vms.placements.failures:
                 _release_vm_capacity(vms, (pool.pool, number))
 
@@ -233,7 +234,7 @@ def place_new_vms(vms: VmObject, context: VmContext) -> None:
 
 
 def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[PoolDemand, dict[int | str, str]]]:
-    """Yield the numbers and names of these VMs, pool by pool, in the order of the demand."""
+    """Yield each pool with any of these VMs, and the names of these VMs by number, in the order of the demand."""
     for pool in vms.pools if keys else ():
         vm_names = zip(pool.numbers, pool.names, strict=True)
         names = {number: name for number, name in vm_names if (pool.pool, number) in keys}
@@ -244,7 +245,7 @@ def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[P
 def _place_vm(
     vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
 ) -> None:
-    """Place one VM: pinned, by its site, or failed."""
+    """Place one VM on its pinned machine or by the rule, or record its failure; `last_resort` is used if none fits."""
     key = (pool.pool, number)
     assert vms.request.demand is not None, "its pool is part of the demand"
     assert vms.request.site is not None, "a demand without its site is invalid"
@@ -261,17 +262,17 @@ def _place_vm(
     incoming_hints = context.hints.list_incoming_hints(vms)
     hints = [*build_group_hints(vms, pool), *(binding.hint for binding in incoming_hints)]
     demand = build_demand(vms.request.demand, pool, number, last_resort, hints)
-    if context.explain is None or is_explained:
-        vms.placements.explanations[key] = vms.request.site.explain(demand)
+    if context.explain is None or is_explained:  # None: every VM is explained
+        vms.placements.explanations[key] = vms.request.site.scheduler.explain(demand)
     answer = vms.request.site.place(demand, is_decided=vms.request.demand.provenance == "decided")
     if not isinstance(answer, NoFitReason):
         vms.placements.tokens[key], placement = answer
         vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
         return
     vms.placements.failures[key] = answer
-    if answer.binding == hint_rule.FILTER.name:
+    if answer.binding == hint_rule.FILTER.name:  # hard hints rejected the last machines
         vms.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vms)]
-    if not pool.hints and not pool.groups:
+    if not pool.hints and not pool.groups:  # with any, the next VM of the pool may still fit
         vms.placements.pool_shortages[pool.pool] = answer
 
 
@@ -295,24 +296,24 @@ def _build_placed_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: s
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the pool's placement groups as hints, from the current placements of their VMs."""
+    """Return the pool's placement groups as hints, from the current placements of their VMs; none without any."""
     hints = []
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         if placements and group.scope != "site":
-            # Build a hint: near any VM of the group, or away from full locations.
+            # Near any VM of the group, or away from locations with the maximum of its VMs.
             threshold = 1 if group.is_affinity else group.max_vms
             machines = Counter(placement.machine for placement in placements)
             racks = Counter(placement.rack for placement in placements)
             hints.append(
                 Hint(
-                    group.is_affinity,
-                    group.is_hard,
-                    HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-                    frozenset(name for name, count in machines.items() if count >= threshold),
-                    frozenset(name for name, count in racks.items() if count >= threshold),
-                    group.name,
-                    tuple(sorted(machines.items())),
+                    is_affinity=group.is_affinity,
+                    is_hard=group.is_hard,
+                    scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
+                    machines=frozenset(name for name, count in machines.items() if count >= threshold),
+                    racks=frozenset(name for name, count in racks.items() if count >= threshold),
+                    target=group.name,
+                    vms_by_machine=tuple(sorted(machines.items())),
                 )
             )
     return hints

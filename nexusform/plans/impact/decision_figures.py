@@ -105,10 +105,10 @@ class PlanDecisionSummary(Struct, frozen=True):
 def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan. Linear in the number of its rows."""
     lacks_data = has_unknown_capacity(plan)
-    # The result of every cluster with VMs after the plan: the worst over its VM SKUs.
+    # The surge capacity of every cluster (site, name) after the plan: the worst result over its VM SKUs.
     results: dict[tuple[str, str], str] = {}
     for row in plan.capacity:
-        if row.after is None:
+        if row.after is None:  # the plan removes the site
             continue
         for cluster in row.after.clusters:
             results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
@@ -146,10 +146,10 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     """Count the affected objects, the most VMs of one cluster down at once, and the most stopped by machine actions."""
     counts = count_effects(plan.placements)
     off: dict[str, set[str]] = {}
-    maximum = 0
+    maximum_stopped = 0
     for action in plan.machine_actions:  # in order of their windows; `off` has by site the VMs to stay off
         off_vms = off.setdefault(action.site_id, set())
-        maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
+        maximum_stopped = max(maximum_stopped, len(off_vms.union(action.stopped_vms)))
         off_vms.difference_update(action.stopped_vms)
         if action.leaves_off:
             off_vms.update(action.stopped_vms)
@@ -160,9 +160,8 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     for upgrade in plan.upgrades:
         pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
         # A rolling upgrade handles one pool after another.
-        down[upgrade.site_id, upgrade.cluster] += (
-            max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
-        )
+        most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
+        down[upgrade.site_id, upgrade.cluster] += most_down
     return ImpactSummary(
         recreated=count_objects_with_effects(counts, Effect.RECREATED),
         moved=count_objects_with_effects(counts, Effect.MOVED, Effect.UNPLACED),
@@ -171,7 +170,7 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         max_down=max(down.values(), default=0),
         minutes=_compute_drain_minutes(plan),
         stopped=len(select_stopped_vms(plan.machine_actions)),
-        max_stopped=maximum,
+        max_stopped=maximum_stopped,
     )
 
 
@@ -184,8 +183,8 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
 
 
 def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
-    """Return the minutes of drains if the clusters are drained one after another, as in `simulate
-    kubernetes-upgrade`: every batch takes at most the drain timeout of its pool. Control planes have none.
+    """Return the minutes of drains, None without any: clusters are drained one after another, and every batch takes
+    at most the drain timeout of its pool. Control planes have none.
     """
     timeouts = {
         (table.site_id, table.cluster, table.pool): table.drain_timeout
@@ -203,6 +202,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
+    """Count the placed VMs and pods with a certain location; pods without a computed certainty do not count."""
     pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     return PlacementConfidenceSummary(

@@ -78,7 +78,7 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
             continue
         if limit.name in limits:
             mistakes.append(f'"{limit.name}" is given twice.')
-        limits[limit.name] = limit
+        limits[limit.name] = limit  # in the order of the text
     if mistakes:
         raise ValueError("\n".join(mistakes))
     if not limits:
@@ -96,7 +96,7 @@ def _parse_limit(item: str) -> GuardRailLimit:
     try:
         value = float(number) if rail.is_fraction else float(int(number))
     except ValueError:
-        value = -1.0
+        value = -1.0  # rejected below
     if value < 0 or (rail.is_fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
         raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
@@ -104,8 +104,8 @@ def _parse_limit(item: str) -> GuardRailLimit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
-    """Return the plan with the results of the limits, and an error for every broken or unknown limit. The limits of a
-    plan with errors are not checked, with a warning, except if the only error is VMs without machine.
+    """Return the plan with the results of the limits, and an error for every broken or unknown limit. A plan with
+    errors other than VMs without machine (STRANDED) gets unknown results and a warning instead.
     """
     limits = tuple(limits)
     errors = {problem.id for problem in plan.errors}
@@ -134,6 +134,7 @@ def _measure_plan_for_limit(plan: Plan, limit: GuardRailLimit) -> Iterator[Guard
 
 
 def _is_limit_broken(measurement: GuardRailMeasurement, limit: GuardRailLimit) -> bool:
+    """Return whether a figure is beyond its limit, or unknown."""
     rail = GUARD_RAILS[limit.name]
     return measurement.value is None or rail.is_broken(measurement.value, limit.value)
 
@@ -142,7 +143,7 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     limit_text = format_limit(limit.name, limit.value)
     _, _, maximum = limit_text.partition(":")
     allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
-    text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text
+    text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text  # no name
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
@@ -150,7 +151,7 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 def _summarize_breaches(
     limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement], breaches: Sequence[GuardRailMeasurement]
 ) -> GuardRailResult:
-    """Return the result of a limit: its value is the worst measured one."""
+    """Return the result of a limit: its value is the worst measured one, None if all breaches are unknown figures."""
     rail = GUARD_RAILS[limit.name]
     known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
     worst = (min if rail.is_minimum else max)(known_values, default=None)
@@ -179,9 +180,8 @@ def get_limit_text(breach: Diagnostic) -> str:
 
 
 def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
-    stopped by machine actions, VMs without machine (forgotten ones, too), pods without node, and bindings and
-    pods replaced by others. Other removals follow from the configuration and count for `removed`.
+    """Count interrupted VMs, bindings and pods: moved, re-created in place, without their machine (forgotten VMs, too)
+    or node, stopped by machine actions, or replaced by others. Other removals count for `removed` instead.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
@@ -208,7 +208,7 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the spare capacity of each site for its largest VM SKU in use; unknown with missing data."""
     sites_counted: set[str] = set()
     for row in plan.capacity:  # the largest SKU of a site is first
-        if row.site_id in sites_counted or row.after is None:
+        if row.site_id in sites_counted or row.after is None:  # the plan removes the site
             continue
         sites_counted.add(row.site_id)
         free = row.after.free
@@ -227,7 +227,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
-        return
+        return  # nothing is predicted
     if not plan.samples:
         yield GuardRailMeasurement(None, "certainty was not computed: there are no samples")
         return
@@ -243,7 +243,7 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the bindings with pods unable to run on their cluster, also with more nodes."""
+    """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
     selected = [row for row in plan.feasibility if row.is_selected]
     rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)

@@ -62,7 +62,7 @@ def compute_effect(row: PlacementChange) -> Effect:
         return effect
     kind = KINDS[row.kind]
     if row.action is PlacementAction.KEEP:
-        if row.source is None and row.target is None:
+        if row.source is None and row.target is None:  # neither before nor after
             return Effect.NOT_CREATED
         return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
     if row.action is PlacementAction.PLACE:
@@ -73,7 +73,7 @@ def compute_effect(row: PlacementChange) -> Effect:
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
         return Effect.PLACED
-    if row.source is None or row.target is None:
+    if row.source is None or row.target is None:  # a location is unknown
         return Effect.MOVED
     return Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
 
@@ -110,10 +110,11 @@ class EffectCount(Struct, frozen=True):
 
 
 def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
-    """Count the rows per effect, kind and state, sorted by effect and kind."""
+    """Count the rows per effect, kind and state, sorted by effect (in the order of `Effect`), kind and state."""
     counts = Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
-    listed_counts = [EffectCount(*key, count) for key, count in counts.items()]
-    return tuple(sorted(listed_counts, key=_build_sort_key))
+    effects = [EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()]
+    effects.sort(key=lambda counted: (_EFFECTS.index(counted.effect), get_kind_order(counted.kind), counted.state))
+    return tuple(effects)
 
 
 _EFFECTS: Final = tuple(Effect)
@@ -129,10 +130,6 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
     Effect.UPDATED: ("is updated", "are updated"),
     Effect.NOT_CREATED: ("is not created", "are not created"),
 }
-
-
-def _build_sort_key(effect: EffectCount) -> tuple[int, int, str]:
-    return _EFFECTS.index(effect.effect), get_kind_order(effect.kind), effect.state
 
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
@@ -170,7 +167,7 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the rows not covered by `upgrades`, without the pods they move."""
+    """Return the rows not covered by `upgrades`: without the nodes they re-create, and the pods leaving these."""
     nodes = index_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
     return [
@@ -192,9 +189,9 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()
     for row in rows:
-        owner = (row.kind, row.address, row.pool)
+        owner = (row.kind, row.address, row.pool)  # a placement, or a workload
         removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
-        added_counts[owner] += row.action is PlacementAction.PLACE
+        added_counts[owner] += row.action is PlacementAction.PLACE  # True adds 1
     substitutions: Counter[str] = Counter()
     for (kind, _, _), count in (removed_counts & added_counts).items():
         substitutions[kind] += count
@@ -227,7 +224,7 @@ def _format_vm_moves(vms: EffectCount) -> str:
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
-    """Format objects of all kinds with one effect as one clause; pods without a node get one per state."""
+    """Format objects of all kinds with one effect as one clause; waiting and lost ones get one per kind and state."""
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return [f"{_format_object_count(row)} {format_waiting_verb(row.state, row.count)}" for row in rows]
     if effect is Effect.LOST:

@@ -19,7 +19,7 @@ _COMMIT_LENGTH: Final = 12
 
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     """Return the plan with its differences from an earlier one, or with a warning if they cannot be compared."""
-    if plan.errored:
+    if plan.errored:  # its errors come first
         return plan
     if previous.lineage != plan.lineage:
         return warn_about_previous(plan, "It is for another state: their lineages differ")

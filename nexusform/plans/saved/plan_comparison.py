@@ -33,7 +33,7 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
 
 
 def has_sampled_verdicts(plan: Plan) -> bool:
-    """Return whether samples decide more of a plan than its confidence."""
+    """Return whether results of a plan besides its certainty depend on samples: limits, separation or NUMA cells."""
     has_limit = any(result.name == "certainty" for result in plan.guard_rails)
     return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
 
@@ -100,7 +100,7 @@ _SCALARS: Final = frozenset({str, int, float, bool})
 
 
 def _is_equal_scalar(left: Any, right: Any) -> bool:
-    """Return whether the values need no further comparison."""
+    """Return whether two values need no further comparison: one object, or equal scalars of one class."""
     if left is right:
         return True
     kind = left.__class__
@@ -108,7 +108,7 @@ def _is_equal_scalar(left: Any, right: Any) -> bool:
 
 
 def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Return the pairs of parts to compare for two values; None if the values differ."""
+    """Return the pairs of parts to compare for two values, () for equal ones; None if the values differ already."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return zip(left, right, strict=True) if len(left) == len(right) else None
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -119,7 +119,7 @@ def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | N
         return () if left == right else None  # a member of an enum is read as a text
     if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
         return None
-    if isinstance(left, Span):
+    if isinstance(left, Span):  # the plan's own configuration has another directory
         return ()
     if isinstance(left, Struct):
         return [(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__]

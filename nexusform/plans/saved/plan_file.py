@@ -74,12 +74,8 @@ def compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _compute_signed_digest(members: Mapping[str, bytes]) -> str:
-    """Return the digest covered by a signature: over the names and digests of all members, in any order."""
-    return _compute_digest_of_digests({name: compute_digest(content) for name, content in members.items()})
-
-
 def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
+    """Return the digest covered by a signature: over the names and digests of all members, in any order."""
     lines = sorted(f"{member_digest}  {name}\n" for name, member_digest in digests.items())
     return compute_digest("".join(lines).encode())
 
@@ -87,9 +83,8 @@ def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
 def write_plan_file(
     plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
 ) -> bytes:
-    """Return the bytes of the plan file. Raises FileProblem. The
-    defaults of optional object attributes in the types of variables are not stored: values already contain
-    them.
+    """Return the bytes of the plan file. Raises FileProblem. The defaults of optional object attributes in the types of
+    variables are not stored: values already contain them.
     """
     with pause_garbage_collection():
         record = write_record(plan)
@@ -128,10 +123,11 @@ def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Map
 
 
 def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature of an archive (None without one) and the digest it covers. Raises DiagnosticsError."""
-    parts = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
-    content = last[1] if last[0] == _SIGNATURE else None
-    return _parse_signature(content, name), _compute_digest_of_digests(parts)
+    """Return the signature (None without one) and its digest; `last` is the last member. Raises DiagnosticsError."""
+    signed_digests = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
+    last_name, content = last
+    signature = _parse_signature(content if last_name == _SIGNATURE else None, name)
+    return signature, _compute_digest_of_digests(signed_digests)
 
 
 def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
@@ -191,7 +187,12 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         raise _build_damaged_file_error(name, f"It is invalid at {location}: {problem.message}.") from None
     unsigned = data if signature is None else pack_archive(members)
     return SavedPlan(
-        plan, configuration_files, prior_state, compute_digest(unsigned), _compute_signed_digest(members), signature
+        plan=plan,
+        configuration_files=configuration_files,
+        prior_state=prior_state,
+        digest=compute_digest(unsigned),
+        signed_digest=_compute_digest_of_digests({part: compute_digest(content) for part, content in members.items()}),
+        signature=signature,
     )
 
 
@@ -202,7 +203,7 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
     try:
         signature = json_codec.parse_json(content)
     except json_codec.JsonProblem:
-        signature = None
+        signature = None  # rejected below
     if not isinstance(signature, dict):
         raise _build_damaged_file_error(name, "Its signature was not written by nexusform.")
     return signature
@@ -353,7 +354,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
-        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)
+        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)  # label: the name of the member
         if index.offset + len(head) + label_size + content_size > size:
             raise CorruptArchiveError
         label = file.read(label_size)
@@ -368,7 +369,7 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
-    """Return the member at an offset: name, content and the offset after it; None without a whole, stored one."""
+    """Return the member at an offset: name, content and the offset after it; None if it is truncated or compressed."""
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
     _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)

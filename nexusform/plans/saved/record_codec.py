@@ -59,9 +59,9 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
     """Return the values of one field as a column, None if all are its default."""
     try:
-        numbers: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}  # by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]
-    except TypeError:  # some cannot be compared at once
+    except TypeError:  # some values are not hashable
         return {"each": field.write_many(values)}
     different = [value for _, value in numbers]
     if len(different) == 1:
@@ -70,7 +70,7 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
             return None
         if field.can_deduplicate or value is None:
             return {"all": field.write_many(different)[0]}
-    if not field.can_deduplicate or len(different) * 2 > len(values):
+    if not field.can_deduplicate or len(different) * 2 > len(values):  # too few values are equal
         return {"each": field.write_many(values)}
     return {"of": field.write_many(different), "at": indexes}
 
@@ -83,7 +83,7 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
     unknown = columns.keys() - {field.name for field in fields}
     if unknown:
         raise ConversionProblem(("columns",), f'"{min(unknown)}" is not known here')
-    if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):
+    if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
     return tuple([kind(*row) for row in zip(*values, strict=False)])
@@ -119,6 +119,7 @@ def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
 
 
 def _select_values_by_index(values: Sequence[Any], indexes: Any) -> tuple[Any, ...]:
+    """Return the value of each row by its number. Raises ConversionProblem for an invalid number."""
     if indexes.__class__ is not list or set(map(type, indexes)) - {int}:
         raise ConversionProblem(("at",), "a list of int expected")
     if indexes and not 0 <= min(indexes) <= max(indexes) < len(values):
@@ -193,7 +194,7 @@ def _build_enum_shape(kind: type[Enum]) -> Shape:
             raise ConversionProblem((), f"one of {', '.join(members)} expected")
         return members[data]
 
-    return Shape(lambda member: member.value, read)
+    return Shape(write=lambda member: member.value, read=read)
 
 
 def _build_address_shape() -> Shape:
@@ -295,7 +296,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
     def read(data: Any) -> dict[str, Any]:
         if data.__class__ is not dict:
             raise ConversionProblem((), "an object expected")
-        if value is _PLAIN:
+        if value is _PLAIN:  # nothing to convert
             return data
         return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
@@ -330,7 +331,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         data = {}
         for name, write_field, default in writers:
             value = getattr(record, name)
-            if value is default or (value == default and value.__class__ is default.__class__):
+            if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
                 continue
             data[name] = value if write_field is None else write_field(value)
         return data
@@ -409,6 +410,7 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 @cache
 def _build_shape_of_annotation(annotation: Any) -> Shape:
+    """Build the shape of an annotation once. Raises TypeError if it is unknown."""
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -430,7 +432,7 @@ def _build_shape_of_annotation(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape of a union: scalars, or one type or null. Raises ValueError for others."""
+    """Build the shape of a union of scalars, or of one type and None. Raises ValueError for others."""
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)

@@ -50,16 +50,17 @@ class DocumentDeduplicator:
         return self.mark + _UNKNOWN
 
     def _write(self, node: _SharedNode) -> None:
-        """Write a value after its parts."""
+        """Set the written form of a value from those of its parts: a value used often becomes a shared one."""
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
         reference = parts if node.keys is None else self._write_object(node.keys, parts)
-        if node.uses > 1 and len(parts) > (2 if node.keys is None else 0):
+        if node.uses > 1 and len(parts) > (2 if node.keys is None else 0):  # a shorter list is as short as a reference
             self._values.append(reference)
             reference = f"{self.mark}{len(self._values) - 1}"
         node.written = reference
 
     def _write_object(self, keys: tuple[str, ...], parts: list[Any]) -> Any:
+        """Write an object: with its keys if they are few or rare, else as a list with a reference to them."""
         if len(keys) < _MINIMUM_SHARED_KEYS or self._uses[keys] < _MINIMUM_SHARED_KEYS:
             return dict(zip(keys, parts, strict=True))
         head = self._keys.setdefault(keys, f"{self.mark}{_KEYS}{len(self._keys)}")
@@ -117,14 +118,14 @@ class _NodeCollector:
                 self._converted.append(value)
             keys = tuple(value)
             keys, items = self._keys.setdefault(keys, keys), value.values()
-        if depth > _MAXIMUM_DEPTH or (
+        if depth > _MAXIMUM_DEPTH or (  # written as it is, without a comparison with others
             keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
         ):
             self._scan_texts_for_mark_letters(value)
             return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1
         parts = tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in items])
-        kinds = tuple(map(type, parts))  # true is not 1
+        kinds = tuple(map(type, parts))  # in the key, because true equals 1
         content = id(keys), parts, kinds
         node = self._by_content.get(content)
         if node is None:
@@ -136,6 +137,7 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
+        """Add the node of a new content; it counts as a use of each of its parts."""
         for part in parts:
             if part.__class__ is _SharedNode:
                 part.uses += 1
@@ -193,7 +195,7 @@ class DocumentExpander:
 
     def expand(self, document: Any) -> Any:
         """Return the document with all references resolved; it is changed in place."""
-        box = [document]
+        box = [document]  # the document itself may be a reference
         pending: list[Any] = [box]
         while pending:
             container = pending.pop()

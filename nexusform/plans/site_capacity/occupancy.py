@@ -115,12 +115,8 @@ class SpareCapacity(Struct, frozen=True):
     @property
     def free_interval_after_rack_loss(self) -> Interval:
         """Interval of the number of VMs that fit if any one rack is lost."""
-        maximum = (
-            self.free_after_rack_loss
-            if self.maximum_free_after_rack_loss is None
-            else self.maximum_free_after_rack_loss
-        )
-        return Interval(self.free_after_rack_loss, maximum)
+        minimum, maximum = self.free_after_rack_loss, self.maximum_free_after_rack_loss
+        return Interval(minimum, minimum if maximum is None else maximum)
 
 
 class SiteSkuCapacity(Struct, frozen=True):
@@ -188,11 +184,8 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
     racks: list[RackVmCounts] = []
     for site in sites:
         racks += _list_site_changes(site)
-    return tuple(sorted(racks, key=_build_sort_key))
-
-
-def _build_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
-    return -rack.removed_count, rack.site, compute_natural_sort_key(rack.name)
+    racks.sort(key=lambda rack: (-rack.removed_count, rack.site, compute_natural_sort_key(rack.name)))
+    return tuple(racks)
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
@@ -209,13 +202,10 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
         names = [machine.facts.name for machine in members]
         if not any(removed[name] or added[name] for name in names):
             continue
-        counts = [_count_vms(machine, unchanged, removed, added) for machine in sorted(members, key=_build_slot_key)]
+        members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
+        counts = [_count_vms(machine, unchanged, removed, added) for machine in members]
         racks.append(RackVmCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
     return racks
-
-
-def _build_slot_key(machine: SiteMachine) -> tuple[object, ...]:
-    return machine.facts.slot, compute_natural_sort_key(machine.facts.name)
 
 
 def _count_vms(
@@ -229,8 +219,8 @@ def _count_vms(
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the resources without VMs added to a machine that hosts another VM of them."""
-    vms_after: dict[str, Counter[tuple[str, str]]] = {}
+    """Return the resources (addresses) without an added VM on a machine with another VM of the same resource."""
+    vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
     added: dict[str, set[tuple[str, str]]] = {}
     for site in sites:
         for pool in site.pools:
@@ -239,12 +229,9 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
             unchanged = [(site.id, machine) for machine in _list_machine_of_each_vm(pool.unchanged)]
             vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
             added.setdefault(address, set()).update(arrivals)
-    without_sharing = set()
-    for address, machines in added.items():
-        most_on_a_machine = max((vms_after[address][machine] for machine in machines), default=0)
-        if most_on_a_machine <= 1:
-            without_sharing.add(address)
-    return frozenset(without_sharing)
+    return frozenset(
+        address for address, machines in added.items() if all(vms_after[address][machine] <= 1 for machine in machines)
+    )
 
 
 def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:
@@ -263,12 +250,13 @@ def add_recorded_vms(
 def read_recorded_vms(
     kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
 ) -> list[tuple[str, OccupiedCapacity]]:
-    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id."""
+    """Return the unmanaged VMs recorded in the note of a rack or machine, each with the site id; none for others."""
     rows = [*get_list(note, UNMANAGED_KEY), *get_list(note, FORGOTTEN_KEY)]
     if not rows or kind.kind not in {PlanningKind.RACK, PlanningKind.MACHINE}:
         return []
     rack_id = str(attributes.get("id" if kind.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]
+    # After the fields of a row, its cells are one more element, missing if they are unknown.
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 
 

@@ -220,13 +220,13 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count the nodes of pools; `claims_by_cluster` are the claims of pods, by cluster id."""
+    """Count nodes of pools by cluster name. `networks` are their node networks, `claims_by_cluster` by cluster id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
-        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
+        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)  # pools are upgraded one by one
         claim = claims_by_cluster.get(owner.cluster_id)
         if claim is not None:
             claims[owner.cluster] = claim
@@ -242,15 +242,16 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the resources of a site that may run out, kind by kind."""
+    """Return the resources of a site with limited amounts, kind by kind. Observed clusters without a resource stay."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed = before.counts.keys() | after.counts.keys()
     unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed}
+    observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
     counter = _SiteNodeCounts(
-        {**unmanaged, **before.counts},
-        {**unmanaged, **after.counts},
-        after.surge,
-        {**after.networks, **{name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}},
+        before={**unmanaged, **before.counts},
+        after={**unmanaged, **after.counts},
+        surge=after.surge,
+        networks={**after.networks, **observed_networks},
     )
     rows = [
         *_compute_node_addresses(supplies, counter),
@@ -272,12 +273,14 @@ class _SiteNodeCounts(Struct, frozen=True):
 
 
 def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Compute the networks of nodes and VMs by name; those not observed are unknown."""
+    """Compute the networks of nodes and VMs by name. The total is unknown (None) for a network not observed, and for
+    clusters without a known network.
+    """
     known = {item.name: item for item in supplies.networks or ()}
     clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
     named = {counter.networks[cluster] for cluster in clusters} | known.keys()
     for name in sorted(named):
-        own = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
+        own_clusters = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
         network = known.get(name, NetworkAddresses(name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
@@ -285,11 +288,11 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
             kind=SiteResourceKind.NODE_ADDRESSES,
             name=name,
             total=network.addresses,
-            surge=max((counter.surge.get(item, 0) for item in own), default=0),
+            surge=max((counter.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
         )
-        if own or network.vms:
-            used_before = network.vms + sum(counter.before.get(item, 0) for item in own)
-            used = network.vms + sum(counter.after.get(item, 0) for item in own)
+        if own_clusters or network.vms:
+            used_before = network.vms + sum(counter.before.get(cluster, 0) for cluster in own_clusters)
+            used = network.vms + sum(counter.after.get(cluster, 0) for cluster in own_clusters)
             yield replace(row, used_before=used_before, used=used)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
@@ -322,26 +325,18 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
     """Compute the address pools of load balancers. No Azure response lists the services with an address."""
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
-            yield SiteResourceCapacity(
-                "", "", SiteResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses
-            )
+            name, kind = f"{cluster.cluster}/{pool}", SiteResourceKind.BALANCER_ADDRESSES
+            yield SiteResourceCapacity(site_id="", site="", kind=kind, name=name, total=addresses)
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Compute the appliances, and the volumes promised against all of them."""
     for appliance in supplies.storage or ():
-        yield SiteResourceCapacity(
-            "",
-            "",
-            SiteResourceKind.STORAGE,
-            appliance.name,
-            total=appliance.capacity,
-            used_before=appliance.used,
-            used=appliance.used,
-        )
+        row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
+        yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
     if supplies.storage is None:
-        yield SiteResourceCapacity("", "", SiteResourceKind.STORAGE, "")
-    name, promised = "", None
+        yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name="")
+    name, promised = "", None  # None: not captured
     if supplies.volumes is not None:
         count, mib = supplies.volumes
         name, promised = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
@@ -358,12 +353,12 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Compute the storage of pods and volumes against all appliances, if workloads are known."""
+    """Compute the storage of pods and volumes against all appliances; unknown (None) without any known workload."""
     claims = {**before.claims, **after.claims}
-    unknown = [cluster for cluster in after.counts if cluster not in claims]
-    unsized = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
-    notes = [f"not of {format_first_items(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
-    notes += [f"{unsized[0]} has no size"] if unsized else []
+    unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
+    unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
+    notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
+    notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
     return SiteResourceCapacity(
         site_id="",
@@ -385,22 +380,20 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
         return None
     claimed_bytes = sum(claim.size for claim in claims)
     if supplies.volumes is None:
-        alone = -(-claimed_bytes // _GIB)
-        return alone if total is not None and alone > total else None
+        claimed_gib = -(-claimed_bytes // _GIB)  # rounded up
+        return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
-    waiting = sum(claim.unbound_size for claim in claims)
+    new_bytes = sum(claim.unbound_size for claim in claims)
     if supplies.volume_sizes:
         # The bytes of claims without an existing volume of their size, for any assignment of volumes.
         unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
         volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
-        missing = 0
         for size in sorted(unverified_sizes, reverse=True):
-            if volumes and volumes[-1] >= size:
+            if volumes and volumes[-1] >= size:  # the largest volume fits the largest claim
                 volumes.pop()
             else:
-                missing += size
-        waiting += missing
-    return -(-max(volumes_mib * _MIB + waiting, claimed_bytes) // _GIB)  # rounded up
+                new_bytes += size
+    return -(-max(volumes_mib * _MIB + new_bytes, claimed_bytes) // _GIB)  # rounded up
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
@@ -412,7 +405,7 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     scarcest = min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
-    # A network with unknown use is no evidence about nodes.
+    # A network with a known total but unknown use counts only without any known row: it may have no nodes.
     unknown = [row for row in of_kind if row.free is None and (row.total is None or not known)]
     return unknown[0] if unknown else scarcest
 
