@@ -123,7 +123,9 @@ class FleetDocument(Struct, frozen=True):
         return (condition, "True") in self.conditions
 
     def is_part_reported(self, path: Path) -> bool:
-        """Return True if findings cover a part, or something in it; further checks of the arguments add nothing."""
+        """Return True if findings cover the argument at a path, a parent of it, or (below the top level) something in
+        it: further checks of the argument add nothing.
+        """
         is_inside = any(path[:length] in self.reported_paths for length in range(len(path) + 1))
         return is_inside or (len(path) > 1 and any(reported[: len(path)] == path for reported in self.reported_paths))
 
@@ -136,7 +138,9 @@ class FleetDocument(Struct, frozen=True):
 def read_fleet_document(
     file: str, content: str, api: ApiKind, schema: BlockSchema, *, lenient: bool = False
 ) -> FleetDocument:
-    """Read the only object of a text. `schema` gives the names and defaults of the arguments."""
+    """Read the only object of a text; no object, or several, are errors in the result. `schema` gives the names and
+    defaults of the arguments. With `lenient`, mistakes in the table of corrections are warnings.
+    """
     stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
     if len(stream.documents) == 1:
@@ -191,7 +195,7 @@ def read_fleet_object(
 
 
 def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
-    """Check kind and version; return the version."""
+    """Report a wrong kind or version; return the version to read by, the newest one if it is not supported."""
     version = root.get_node("apiVersion")
     group, _, version_name = version.text.rpartition("/")
     if group != api.group or version_name not in api.versions:
@@ -206,7 +210,9 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Return the object with misspelled top-level keys corrected, so that each is reported once."""
+    """Return the object with misspelled top-level keys corrected and other unknown ones left out, after reporting them:
+    so a misspelled `spec` is not reported as missing too.
+    """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
     for key, node in root.list_fields():
@@ -214,7 +220,7 @@ def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
         if key not in _TOP_LEVEL_KEYS:
             notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
             name = find_nearest_name(key, _TOP_LEVEL_KEYS)
-            if not name or name in root.data:
+            if not name or name in root.data:  # no similar name, or present under its own
                 continue
         data[name], locations[name] = node.data, node.position
     return Node(data, replace(root.position, children=locations))
@@ -268,11 +274,14 @@ class _FleetObjectReader:
         return self._read_mapping(part, api.spec, schema) or _build_empty_spec_arguments(schema)
 
     def _reject(self, part: _DocumentPart, detail: str) -> None:
+        """Report an error of a part and note its path as reported."""
         self.reported_paths.add(part.path)
         self.notes.add_error(part.node, INVALID, detail)
 
     def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
-        """Return True if a lenient reading continues; otherwise report `error`."""
+        """In a lenient reading, report the correction of a part with `notice` and return True; else report `error` and
+        return False.
+        """
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
@@ -310,7 +319,9 @@ class _FleetObjectReader:
         return self._read_scalar(part, shape)
 
     def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
-        """Return a mapping by its shape; leniently, the only item of a list."""
+        """Return the values of a mapping by its shape, also of one as the only item of a list (a correction); None if
+        absent or rejected.
+        """
         node = part.node
         if node.data == [ELISION]:
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
@@ -333,7 +344,7 @@ class _FleetObjectReader:
         for key, node in part.node.list_fields():
             field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
             if field_name is None and key not in shape.fields:
-                # A misspelled key counts as present, so it is reported once.
+                # A misspelled key counts as its field, so this is not reported as missing too.
                 suggestion = find_nearest_name(key, shape.fields)
                 field_name = suggestion if suggestion and suggestion not in part.node.data else None
             if field_name is None:
@@ -347,7 +358,6 @@ class _FleetObjectReader:
             value = self._read_value(field_part, shape.fields[field_name], block_schema)
             if value is not None:
                 values[name] = value
-        # Report missing keys of a mapping and violations of its rules.
         for key, field_shape in shape.fields.items():
             if field_shape.is_required and key not in found_fields:
                 field_part = replace(part, path=(*part.path, get_block_name(key, field_shape)))
@@ -373,7 +383,9 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str | None:
-        """Return the field of a key; report an unknown key and return None."""
+        """Return the field of a key: the key itself, or the new name of an old one (a correction). Return None for an
+        unknown key, or one not served in this version, after reporting it.
+        """
         field_shape = shape.fields.get(key)
         if field_shape is not None:
             if field_shape.versions and self.version not in field_shape.versions:
@@ -393,7 +405,7 @@ class _FleetObjectReader:
         return None
 
     def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> list[Any]:
-        """Return the items of a list; leniently, a mapping is its only item."""
+        """Return the items of a list, or a mapping as its only item (a correction); [] if rejected."""
         items_shape = shape.items
         assert items_shape is not None
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
@@ -418,7 +430,7 @@ class _FleetObjectReader:
         return items
 
     def _read_string_map(self, part: _DocumentPart) -> dict[str, str] | None:
-        """Return a mapping of texts, such as labels."""
+        """Return a mapping of texts, such as labels, without rejected entries; None if it is no mapping."""
         if not isinstance(part.node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping of strings.")
             return None
@@ -432,7 +444,9 @@ class _FleetObjectReader:
         return entries
 
     def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
-        """Return a flag, number or text by its shape; leniently, a number or boolean is read as its text."""
+        """Return a flag, number or text by its shape, or a number or boolean as its text (a correction); None if
+        rejected.
+        """
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
         if fault is not None and fault.intended_text:

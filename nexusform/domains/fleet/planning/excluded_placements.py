@@ -33,8 +33,6 @@ _NODE_REMOVED: Final = "node_removed"
 _BINDING_REMOVED: Final = "binding_removed"
 _EXCLUDED_REASON: Final = "its resource is excluded from this plan"
 _FORGOTTEN_REASON: Final = "its resource is only removed from state"
-_MISSING_NODE_REASON: Final = "its node does not exist"
-_MISSING_MEMBER_REASON: Final = "its member is not in the fleet"
 
 
 class _ExclusionContext(Struct, frozen=True):
@@ -56,13 +54,13 @@ class _ExclusionContext(Struct, frozen=True):
         if (cluster_id, node) in self.removed_nodes:
             return f"its node is removed or re-created, and {self.reason}"
         node_names = self.existing_nodes.get(cluster_id)  # None: the nodes are not known, so none is missing
-        return _MISSING_NODE_REASON if node and node_names is not None and node not in node_names else ""
+        return "its node does not exist" if node and node_names is not None and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
         """Return why a binding has lost its member or does so in this plan, "" if the member exists."""
         if member in self.removed_members:
             return f"its member is removed from the fleet, and {self.reason}"
-        return _MISSING_MEMBER_REASON if self.is_member_missing(member) else ""
+        return "its member is not in the fleet" if self.is_member_missing(member) else ""
 
 
 def build_excluded_rows(

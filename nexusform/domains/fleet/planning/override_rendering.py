@@ -219,16 +219,13 @@ def _iterate_with_envelope(manifests: Iterable[Manifest]) -> Iterator[tuple[Mani
             yield manifest, None
 
 
-_CLIENT_ERROR: Final = "failed to process the request due to a client error"
-
-
 def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> str:
     """Return a hub's message about a failure inside an envelope. The hub removes as many bytes from the front
     as the final error has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
     envelope.go and controller.go.
     """
     envelope_name = format_object_key(envelope.namespace, envelope.name)
-    error = f"{_CLIENT_ERROR}: {problem}"
+    error = f"failed to process the request due to a client error: {problem}"
     message = f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
     offset = len(f"{error}: ".encode("utf-8", "surrogatepass"))
     return message.encode("utf-8", "surrogatepass")[offset:].decode("utf-8", "replace")
@@ -356,7 +353,6 @@ def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
     return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)
 
 
-_CLUSTER_NAME: Final = "${MEMBER-CLUSTER-NAME}"
 _LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
 _MISSING_VALUE: Final = "missing value"
 
@@ -375,7 +371,7 @@ def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, s
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if "${" not in text:
         return value
-    original = text = text.replace(_CLUSTER_NAME, cluster)
+    original = text = text.replace("${MEMBER-CLUSTER-NAME}", cluster)
     while _LABEL_VARIABLE in text:
         prefix, _, suffix = text.partition(_LABEL_VARIABLE)
         key, bracket, remainder = suffix.partition("}")

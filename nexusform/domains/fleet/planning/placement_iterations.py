@@ -329,7 +329,6 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
     return has_changed
 
 
-_NO_POLICY: Final = Policy()
 # Rules about a member alone. Rules about other bindings belong to the scheduling cycle.
 _MEMBER_RULES: Final = (
     cluster_eligibility.find_eligible,
@@ -347,7 +346,6 @@ _OBSOLETE_REASONS: Final = (
     ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
     ("Specified cluster ", Trigger.CLUSTER_JOINED),
 )
-_NOT_ELIGIBLE_YET: Final = "is not eligible for resource placement yet"
 
 
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
@@ -376,7 +374,7 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
     """Return the change of a member able to make its rejection obsolete; None for reasons about other members."""
     if reason is None:  # the hub has not reported about the member yet
         return Trigger.CLUSTER_JOINED
-    if _NOT_ELIGIBLE_YET in reason:
+    if "is not eligible for resource placement yet" in reason:
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
 
@@ -384,7 +382,7 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
     """Return the members accepted by every rule about a member alone."""
     request = PlacementRequest(
-        placement.spec.resolve_policy(member_list) or _NO_POLICY, placement.spec.configuration.namespace
+        placement.spec.resolve_policy(member_list) or Policy(), placement.spec.configuration.namespace
     )
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels
         return cluster_eligibility.find_eligible(request, member_list, BindingMasks())

@@ -39,7 +39,7 @@ def build_selected_decision(binding: Binding) -> Decision:
     """Build the decision recorded in a binding."""
     affinity, spread = binding.affinity_score, binding.topology_spread_score
     start = f'Successfully scheduled resources for placement in "{binding.cluster}"'
-    if affinity is None or spread is None:
+    if affinity is None or spread is None:  # PickFixed
         return Decision(binding.cluster, True, f"{start}: picked by scheduling policy")
     scores = f"(affinity score: {affinity}, topology spread score: {spread})"
     return Decision(binding.cluster, True, f"{start} {scores}: picked by scheduling policy", affinity, spread)
@@ -80,8 +80,8 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
 def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
-    """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected
-    cluster is omitted and still uses a slot, as on a real hub.
+    """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected cluster is
+    omitted and still uses one of the 20 places, as on a real hub. `outscored` and `rejected` are read only as needed.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

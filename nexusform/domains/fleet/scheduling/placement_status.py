@@ -19,6 +19,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
     Policy,
     index_by_cluster,
+    select_scheduled_bindings,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
@@ -220,11 +221,11 @@ def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
 
 
 def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, ClusterProgress]:
-    """Return the progress implied by bindings: rolled out and available, or blocked by the strategy."""
+    """Return the progress of picked clusters implied by their bindings: available with the latest `resource_snapshot`,
+    or its rollout not started.
+    """
     progress: dict[str, ClusterProgress] = {}
-    for binding in bindings:
-        if binding.state is BindingState.UNSCHEDULED:
-            continue
+    for binding in select_scheduled_bindings(bindings):
         is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
         progress[binding.cluster] = ClusterProgress(
             rollout_started=TRUE if is_current else FALSE, resource_snapshot=binding.resource_snapshot
@@ -242,10 +243,11 @@ def build_placement_status(
     is_external: bool = False,
     status_namespace: str = "",
 ) -> PlacementStatus:
-    """Build the current status. `number` is N of a PickN; clusters without progress have not started.
-    `status_namespace` has a copy of the status ("": none).
+    """Build the status of a placement and its clusters. `number` is N of a PickN; clusters without progress have not
+    started. `prefix` is the placement's kind; `is_external`: staged runs roll it out. `status_namespace` has a copy of
+    the status ("": none).
     """
-    if scheduling is None:
+    if scheduling is None:  # no scheduling cycle yet
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
     first_conditions = [replace(scheduling.condition, type=f"{prefix}Scheduled")]
@@ -288,7 +290,9 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
 def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
-    """Build the condition while staged runs have not distributed one version, or a cluster's state is unknown."""
+    """Build the condition of a placement with staged runs, if its clusters have different resource snapshots, or none,
+    or the rollout of one is unknown; else None: the usual conditions apply.
+    """
     versions = {progress.resource_snapshot for progress in progresses}
     unknown_clusters = [
         cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
@@ -340,7 +344,9 @@ def _build_cluster_status(
 def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
-    """Yield a nameless status for each missing cluster."""
+    """Yield a status without a name for each missing cluster of a PickN or PickFixed, each with the reason against one
+    unselected cluster.
+    """
     effective = policy or Policy()
     requested_count = 0
     if effective.placement_type is PlacementType.PICK_N:
@@ -391,7 +397,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
 
 
 def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
-    """Return the progress of a cluster from its current conditions."""
+    """Return the progress of a cluster from its conditions; they end at the first step not completed."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With reported differences only, nothing is applied and nothing fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
@@ -427,6 +433,7 @@ def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
 
 
 def _build_cluster_status_2023(decision: Decision, state: ClusterProgress) -> ClusterStatus:
+    """Build the status of one cluster: scheduled, synchronized with the hub, applied."""
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
     conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
     if not _is_synchronized(state):
