@@ -21,9 +21,9 @@ def check(facts: LintInput) -> list[Diagnostic]:
     for pool in facts.pools:
         site = facts.get_site(pool)
         needed = pool.surge
-        if not needed or pool.site_id not in changed_sites or site.count_free is None:
+        if not needed or pool.site_id not in changed_sites or site.count_free is None:  # None in `validate`
             continue
-        free = site.count_free(pool.build_demand(0))
+        free = site.count_free(pool.build_demand(0))  # an interval; its minimum is certain
         if free.minimum < needed:
             findings.append(
                 build_finding(ID, _format_detail(pool, needed, free), pool, summary=_format_summary(pool, needed, free))

@@ -94,15 +94,12 @@ class ManifestCorrections:
 
 
 INVALID: Final = "invalid-fleet-manifest"
-_MAX_PATH_LENGTH: Final = 56
-_LENIENT_HINT: Final = " Set lenient = true to accept it."
 # Fields that contain conditions: a missing condition selects more.
 _CONDITION_FIELDS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
 _TOP_LEVEL_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 # A hub accepts the old name, but no member has such a property today.
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
-_TEXT: Final = FieldShape(FieldKind.TEXT)
 _NO_SCHEMA: Final = BlockSchema({})
 _ALIASES: Final = {"metricSorter": "propertySorter"}
 
@@ -236,7 +233,7 @@ class _DocumentPart(Struct, frozen=True):
     @property
     def display_path(self) -> str:
         """API path, or the end of a long one; the line is reported separately."""
-        if len(self.api_path) <= _MAX_PATH_LENGTH:
+        if len(self.api_path) <= 56:  # readable at the start of a sentence
             return self.api_path
         return ".".join(self.api_path.split(".")[-2:])
 
@@ -286,7 +283,7 @@ class _FleetObjectReader:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
             return True
-        self._reject(part, error + _LENIENT_HINT)
+        self._reject(part, error + " Set lenient = true to accept it.")
         return False
 
     def _report_ellipsis(self, part: _DocumentPart) -> bool:
@@ -438,7 +435,7 @@ class _FleetObjectReader:
         for key in part.node.data:
             entry = part.get_field(key, key)
             self.locations[entry.path] = entry.node.position
-            value = None if self._report_ellipsis(entry) else self._read_scalar(entry, _TEXT)
+            value = None if self._report_ellipsis(entry) else self._read_scalar(entry, FieldShape(FieldKind.TEXT))
             if value is not None:
                 entries[key] = value
         return entries

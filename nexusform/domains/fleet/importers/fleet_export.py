@@ -24,13 +24,10 @@ _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
 _PARENT: Final = f"{_PREFIX}parent-CRP"
 _POLICY_INDEX: Final = f"{_PREFIX}policy-index"
 _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
-_NUMBER: Final = f"{_PREFIX}number-of-clusters"
-_PREVIOUS: Final = f"{_PREFIX}previous-binding-state"
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
 # Rest of a snapshot's name after its placement's: index and part.
 _POLICY_SUFFIX: Final = re.compile(r"-(\d{1,9})")
 _RESOURCE_SUFFIX: Final = re.compile(r"-(\d{1,9})-(?:snapshot|\d+)")
-_ANY_SUFFIX: Final = re.compile(r"-\d+(?:-snapshot|-\d+)?$")
 _OVERRIDE_LISTS: Final = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
 _OVERRIDE_KINDS: Final = ("ClusterResourceOverrideSnapshot", "ResourceOverrideSnapshot")
 
@@ -53,7 +50,6 @@ _PENDING_REASONS: Final = (
     "NotAllWorkAreAvailable",
 )
 # Failure reasons also appear before any response; the message distinguishes them.
-_IN_PROGRESS: Final = "has not yet completed"
 _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resources: "
 
 
@@ -141,7 +137,7 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
         placement,
         policy_index=policies[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
-        number_of_clusters=parse_integer(_read_annotations(policy).get(_NUMBER)),
+        number_of_clusters=parse_integer(_read_annotations(policy).get("kubernetes-fleet.io/number-of-clusters")),
         rejections={
             get_text(decision, "clusterName"): get_text(decision, "reason")
             for decision in list_mappings(policy.body, "status", "targetClusters")
@@ -189,7 +185,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
         return None
     score = get_mapping(spec, "clusterDecision", "clusterScore")
     progress, message = _determine_binding_progress(manifest)
-    previous_state = _read_annotations(manifest).get(_PREVIOUS)
+    previous_state = _read_annotations(manifest).get("kubernetes-fleet.io/previous-binding-state")
     return ObservedBinding(
         cluster=cluster,
         state=str(state),
@@ -228,7 +224,7 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        return WAITING if _IN_PROGRESS in message else FAILED, message  # the reason is the same for both
+        return WAITING if "has not yet completed" in message else FAILED, message  # the reason is the same for both
     is_done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
     return READY if any(is_done) else WAITING, ""
 
@@ -317,7 +313,7 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
         return label_value
     neighbours = (owner for namespace, owner in placements if namespace == manifest.namespace)
     owners = (owner for owner in neighbours if manifest.name.startswith(f"{owner}-"))
-    return max(owners, key=len, default=_ANY_SUFFIX.sub("", manifest.name))
+    return max(owners, key=len, default=re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name))
 
 
 def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]) -> Manifest | None:
@@ -359,7 +355,6 @@ def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
 _KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _HELM: Final = "helm.toolkit.fluxcd.io"
 _ARGO: Final = "argocd.argoproj.io"
-_TRACKING: Final = f"{_ARGO}/tracking-id"
 # Label of objects created by a Managed Fleet Namespace on an Azure hub; an admission policy rejects changes
 # by others. Source: KubeFleet pkg/webhook/managedresource.
 _AZURE_LABEL: Final = "fleet.azure.com/managed-by"
@@ -375,7 +370,7 @@ def find_external_manager(manifest: Manifest) -> str:
         name = labels.get(f"{prefix}/name")
         if name:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
-    tracking_id = annotations.get(_TRACKING)
+    tracking_id = annotations.get(f"{_ARGO}/tracking-id")
     if tracking_id:
         return f"Argo CD application {tracking_id.partition(':')[0]}"
     instance = labels.get(f"{_ARGO}/instance")

@@ -16,8 +16,6 @@ from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.scheduling.bindings import Health
 
 _NO_LOCATION: Final = TextPosition(0, 0)
-_HEARTBEAT_LIMIT: Final = timedelta(minutes=5)
-_MEMBER_NAME_LABEL: Final = "kubernetes-fleet.io/member-name"
 
 
 class ObservedMember(Struct, frozen=True):
@@ -46,7 +44,7 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     usage = status.get_node("resourceUsage")
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
     labels = _read_string_map(root.get_node("metadata", "labels"))
-    labels.pop(_MEMBER_NAME_LABEL, None)  # added by the hub
+    labels.pop("kubernetes-fleet.io/member-name", None)  # added by the hub
     namespaces = None  # not collected
     if not _find_condition(status, "NamespaceCollectionSucceeded").is_absent:
         namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
@@ -106,7 +104,7 @@ def _read_time(node: Node) -> datetime | None:
 
 
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
-    return time is None or (now is not None and now - time > _HEARTBEAT_LIMIT)  # now None: unknown, so not old
+    return time is None or (now is not None and now - time > timedelta(minutes=5))  # now None: unknown, so not old
 
 
 def _determine_member_health(root: Node, now: datetime | None) -> Health:

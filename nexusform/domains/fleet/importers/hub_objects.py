@@ -35,8 +35,6 @@ _SERVER_ANNOTATIONS: Final = (
     "deprecated.daemonset.template.generation",
     "deployment.kubernetes.io/revision",
 )
-_APPROVAL_KINDS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
-_BOOTSTRAPPING: Final = "kubernetes.io/bootstrapping"
 _KUBERNETES_KINDS: Final = frozenset(
     {
         ("apiregistration.k8s.io", "APIService"),
@@ -56,7 +54,7 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
         return False
     if is_fleet_group(manifest.group) and not is_envelope(manifest):
         return manifest.kind in API_KINDS  # others are created by the hub: bindings, snapshots, Works
-    if find_selection_exclusion(manifest, services) is not None or _BOOTSTRAPPING in manifest.labels:
+    if find_selection_exclusion(manifest, services) is not None or "kubernetes.io/bootstrapping" in manifest.labels:
         return False
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
     return not is_system_class and (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
@@ -80,7 +78,7 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))
     if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
         strip_kind(cleaned)
-    if cleaned.get("kind") in _APPROVAL_KINDS:
+    if cleaned.get("kind") in ("ClusterApprovalRequest", "ApprovalRequest"):
         verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
         if ("Approved", "True") in verdicts:
             cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}

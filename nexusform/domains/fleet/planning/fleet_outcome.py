@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field, json
+from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
@@ -20,12 +21,7 @@ from nexusform.domains.fleet.planning.object_ownership import build_ownership_wa
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import (
-    write_bindings,
-    write_conditions,
-    write_eviction,
-    write_policy_snapshot,
-)
+from nexusform.domains.fleet.planning.placement_records import write_bindings, write_conditions, write_eviction
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
@@ -121,7 +117,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     }
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),
-        "policy_snapshot": write_policy_snapshot(placement.spec.policy_snapshot),
+        "policy_snapshot": asdict(placement.spec.policy_snapshot),
         "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
         "evictions": [
             *get_list(prior, "evictions"),

@@ -298,11 +298,6 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
     return PolicySnapshot(int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters")))
 
 
-def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
-    """Return the policy snapshot as an attribute."""
-    return asdict(snapshot)
-
-
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     """Return conditions as an attribute."""
     return [asdict(condition) for condition in conditions]

@@ -58,16 +58,6 @@ def build_rejected_decision(cluster: str, reason: str) -> Decision:
     return Decision(cluster, False, f"ClusterUnschedulable, {reason}")
 
 
-def build_ineligible_decision(cluster: str, reason: str) -> Decision:
-    """Build the decision on an ineligible cluster of a PickFixed policy."""
-    return Decision(cluster, False, f'Cluster "{cluster}" is not eligible for resource placement yet: {reason}')
-
-
-def build_missing_decision(cluster: str) -> Decision:
-    """Build the decision on a cluster of a PickFixed policy missing in the fleet."""
-    return Decision(cluster, False, f'Specified cluster "{cluster}" is not found')
-
-
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
     """Build the Scheduled condition of a policy snapshot; `count` is the number of selected clusters."""
     if is_fulfilled:

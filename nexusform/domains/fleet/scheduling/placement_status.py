@@ -200,7 +200,6 @@ _APPLY_STEPS = ("rollout_started", "overridden", "work_synchronized", "applied",
 _REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
 
 
-_BLOCKED_TEXT: Final = "The resources cannot be updated to the latest because of the rollout strategy"
 _UNDECIDED_TEXT: Final = f"{_IN_PROCESS} deciding whether to roll out some version of the resources or not"
 
 
@@ -323,7 +322,7 @@ def _build_cluster_status(
         reason, text = _STEP_TEXTS[name].cluster[status]
         match name, status:
             case "rollout_started", _ if progress.is_blocked:
-                text = _BLOCKED_TEXT
+                text = "The resources cannot be updated to the latest because of the rollout strategy"
             case "rollout_started", _ if is_external:
                 text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
             case "overridden" | "work_synchronized", "False" if progress.failure:

@@ -250,11 +250,12 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     for name in names:
         position = member_list.positions.get(name)
         if position is None:
-            missing.append(decisions.build_missing_decision(name))
+            missing.append(Decision(name, False, f'Specified cluster "{name}" is not found'))
             continue
         reason = cluster_eligibility.explain_ineligibility(member_list.members[position])
         if reason:
-            ineligible.append(decisions.build_ineligible_decision(name, reason))
+            text = f'Cluster "{name}" is not eligible for resource placement yet: {reason}'
+            ineligible.append(Decision(name, False, text))
         else:
             valid_positions.append(position)
     targets = build_mask(valid_positions)

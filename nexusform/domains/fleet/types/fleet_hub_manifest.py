@@ -110,7 +110,9 @@ _VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the names and labels of a write-only body as yaml_body, and problems without its text."""
+    """Return the names and labels of a write-only body as yaml_body, and problems without its text; {} for a body in
+    yaml_body. After problems, or with an unknown body, yaml_body is unknown.
+    """
     body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:
         if version is not None:
@@ -129,6 +131,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
     for manifest in reading.manifests:
         group = manifest.group
+        # Custom resources have a group with a domain, but not of Kubernetes or the fleet.
         is_custom = "." in group and not group.endswith("k8s.io") and not is_fleet_group(group)
         if not (is_custom or (not group and manifest.kind in ("Secret", "ConfigMap"))):
             problems.append(_build_write_only_problem("unsupported-write-only-object", manifest.line))
@@ -200,7 +203,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
-    """Yield errors for fleet objects with resource types of their own; they have no effect here."""
+    """Yield errors for fleet objects, without an effect here, and for invalid envelopes."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return

@@ -114,21 +114,21 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    document = fleet.read_document(attributes)
-    argument_value = attributes.get("approved")
+    """Return an approval request: approved by its argument, or else by its manifest's condition, or without one."""
+    document, is_approved = fleet.read_document(attributes), attributes.get("approved")
+    if not isinstance(is_approved, bool):
+        is_approved = document is None or document.has_condition("Approved")
     return FleetApprovalRequest(
         name=read_text(attributes, "name"),
         namespace=read_text(attributes, "namespace"),
         run=read_text(arguments, "parent_stage_rollout"),
         stage=read_text(arguments, "target_stage"),
-        is_approved=argument_value
-        if isinstance(argument_value, bool)
-        else document is None or document.has_condition("Approved"),
+        is_approved=is_approved,
     )
 
 
 def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
-    """Warn about an approval that no run requests."""
+    """Warn about an approval request with another name than those created by its run."""
     assert isinstance(approval, FleetApprovalRequest)
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
@@ -225,7 +225,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     yield from errors
     if not strategy.stages:
         yield build_error((), "a staged update strategy needs at least one stage")
-    reported_paths = {f.path for f in errors}
+    reported_paths = {f.path for f in errors}  # unreadable values, replaced by defaults in `strategy`
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 

@@ -54,7 +54,7 @@ def explain_placements(
     if name and name not in member_names | configured_names:
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
-            return None
+            return None  # `explain_pods` answers
         suggestion = suggest_name(name, sorted(member_names))
         unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
         text = f'The fleet has no member cluster "{name}".{suggestion} {unknown_nodes}'
@@ -130,7 +130,6 @@ def explain_pods(
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    # A prefix is the cluster, the workload, or both.
     selected = [
         reason
         for reason in reasons
@@ -168,7 +167,7 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
 
 
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
-    """Explain placements, members, and pods of placements and manifests."""
+    """Explain placements, members, and pods of placements and manifests; None if the address has none of these."""
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
         return None
