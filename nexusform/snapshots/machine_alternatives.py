@@ -103,9 +103,7 @@ def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
-    """Return the VMs to remove for a VM of this SKU: from the cells with the fewest removals (then the least memory),
-    then more for disk, if it is short.
-    """
+    """Return the VMs to remove: from the cells with the fewest removals (then the least memory), then for disk."""
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
     by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
     selected: dict[int, ScheduledVm] = {}

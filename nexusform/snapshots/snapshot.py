@@ -217,9 +217,7 @@ class _ClusterCollector(Struct):
     by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
     def add_object(self, resource_type: ResourceType, site_object: SiteObject) -> None:
-        """Add one object with VMs: a new owner, or a separate pool of a known cluster. Ignore others, also with an
-        invalid demand or on an unknown site.
-        """
+        """Add the VMs of one object, as a new owner or a separate pool of a known cluster; ignore others."""
         if resource_type.vms is None:
             return
         owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)

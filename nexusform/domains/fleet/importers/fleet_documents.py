@@ -120,9 +120,7 @@ class FleetDocument(Struct, frozen=True):
         return (condition, "True") in self.conditions
 
     def is_part_reported(self, path: Path) -> bool:
-        """Return True if findings cover the argument at a path, a parent of it, or (below the top level) something in
-        it: further checks of the argument add nothing.
-        """
+        """Return True if findings cover an argument, a parent, or (below the top level) something inside."""
         is_inside = any(path[:length] in self.reported_paths for length in range(len(path) + 1))
         return is_inside or (len(path) > 1 and any(reported[: len(path)] == path for reported in self.reported_paths))
 
@@ -276,9 +274,7 @@ class _FleetObjectReader:
         self.notes.add_error(part.node, INVALID, detail)
 
     def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
-        """In a lenient reading, report the correction of a part with `notice` and return True; else report `error` and
-        return False.
-        """
+        """In a lenient reading, report a correction (`notice`) and return True; else report `error`, return False."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
@@ -316,9 +312,7 @@ class _FleetObjectReader:
         return self._read_scalar(part, shape)
 
     def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
-        """Return the values of a mapping by its shape, also of one as the only item of a list (a correction); None if
-        absent or rejected.
-        """
+        """Return a mapping by its shape, also as the only item of a list (a correction); None if rejected."""
         node = part.node
         if node.data == [ELISION]:
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
@@ -441,9 +435,7 @@ class _FleetObjectReader:
         return entries
 
     def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
-        """Return a flag, number or text by its shape, or a number or boolean as its text (a correction); None if
-        rejected.
-        """
+        """Return a flag, number or text, or a number or boolean as text (a correction); None if rejected."""
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
         if fault is not None and fault.intended_text:

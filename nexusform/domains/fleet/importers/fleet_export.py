@@ -153,9 +153,7 @@ def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]
 
 
 def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedResourceSnapshot, ...]:
-    """Return the resource snapshots of a placement (`owner`) by index, the latest last. A large one has several parts,
-    each a manifest.
-    """
+    """Return the resource snapshots of a placement (`owner`), the latest last. A large one has several parts."""
     indexes = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
     objects: dict[int, list[Manifest]] = {}
     # The first part is named `web-2-snapshot`, further ones `web-2-0`, `web-2-1`.

@@ -111,9 +111,7 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
-    """Return the first known trigger of a binding to remove: its eviction or deletion, the scheduling cycle, a staged
-    run with its cluster, or else a changed policy.
-    """
+    """Return the first trigger of a removal: eviction or deletion, scheduling cycle, staged run, or changed policy."""
     lost_bindings = placement.lost_bindings  # evicted or deleted ones
     if cluster in lost_bindings:
         return lost_bindings[cluster]
@@ -317,9 +315,7 @@ def build_run_timeline(
 def _build_run_steps(
     steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
-    """Yield every step with its start and the waits and approvals before it. `updated_clusters` had the run's resources
-    before the run.
-    """
+    """Yield every step with its start and the waits and approvals before. `updated_clusters` are up to date already."""
     start_seconds: float = 0
     pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel
     stage, group = "", 0

@@ -270,9 +270,7 @@ def _build_lost_pod_rows(
     context: _ExclusionContext,
     member_reason: str = "",
 ) -> Iterator[PlacementChange]:
-    """Build the rows of an object's pods on one cluster: kept, or lost. They are lost with their node, or with the
-    member if `member_reason` is set.
-    """
+    """Build the rows of pods on one cluster: kept, or lost with their node, or with the member (`member_reason`)."""
     known_cluster = context.clusters.get(cluster_id)
     cluster, site_id = cluster_id.rpartition("/")[2], ""
     if known_cluster is not None:

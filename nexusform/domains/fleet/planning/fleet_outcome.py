@@ -103,9 +103,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan. A hub deleting it, or rejecting its selectors, leaves its
-    status unchanged.
-    """
+    """Compute the attributes of a placement after the plan. In deletion, or with invalid selectors, status stays."""
     prior = placement.spec.prior_attributes
     # Unchanged bindings keep their provenance: observed ones stay observed.
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
@@ -288,9 +286,7 @@ def _collect_planned_namespaces_by_cluster(
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
-    """Add the namespaces of clusters with available objects, as reported by the hub: the own one of a placement, and
-    the Namespaces of its latest resource snapshot.
-    """
+    """Add the namespaces of clusters with available objects: the placement's own, and those of its latest snapshot."""
     for (_type, key), attributes in observed.placements.items():
         namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
         names = {namespace}
@@ -439,9 +435,7 @@ _WORKLOAD_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 def find_placement_risks(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the warnings about risks of one placement as (id, text): interrupted workloads, volumes left behind, and a
-    spread without effect.
-    """
+    """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
     objects = snapshots[-1].objects if snapshots else placement.selection.manifests
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]

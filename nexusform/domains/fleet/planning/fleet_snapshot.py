@@ -272,9 +272,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return an error if data sources and providers of the configuration reach several hubs, since a plan knows one
-    fleet; [] otherwise.
-    """
+    """Return an error if data sources and providers reach several hubs, since a plan knows one fleet; [] otherwise."""
     urls: dict[str, str] = {}
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         if attributes.get("read_at"):  # a live hub
@@ -334,9 +332,7 @@ def _index_overrides_by_snapshot_name(
 def _read_objects(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
 ) -> Iterator[T]:
-    """Yield the manifests in some attributes of a hub as fleet objects of a class. `maps` has the attributes' names,
-    each with the resource type of its manifests.
-    """
+    """Yield the manifests in attributes of a hub (`maps`: with their resource types) as fleet objects of a class."""
     for name, resource_type in maps.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]

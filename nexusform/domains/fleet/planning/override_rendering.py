@@ -182,9 +182,7 @@ def _get_application_order_key(override: FleetOverride) -> tuple[bool, str, str]
 def render_resources(
     manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
-    """Return the objects of a placement with the overrides for one cluster. If an override fails, they are unchanged,
-    and the result has the failure.
-    """
+    """Return a placement's objects with the overrides for one cluster; if one fails, unchanged and with the failure."""
     if not overrides:
         return RenderedResources(tuple(manifests))
     rendered: list[Manifest] = []
@@ -232,9 +230,7 @@ def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> s
 
 
 class ClusterRenderer:
-    """Objects of a placement with the overrides for each cluster, computed on demand. `labels` are those of the
-    members, by name.
-    """
+    """Objects of a placement with the overrides for each cluster, on demand. `labels` are the members' by name."""
 
     def __init__(
         self,
@@ -279,9 +275,7 @@ def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
 
 
 def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name: str) -> str:
-    """Return a hub's message for an object (its key in the envelope, its written namespace and name) not allowed in
-    an envelope: a namespaced one in a cluster envelope, a cluster-scoped one, or one of another namespace.
-    """
+    """Return a hub's message for an object (`key` in the envelope) of another scope or namespace than its envelope."""
     if not envelope.namespace:
         subject = f"a namespaced object {key} ({namespace}/{name})"
         return f"{subject} {_WRAPPED_MESSAGE} cluster resource envelope {envelope.name}"

@@ -326,9 +326,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block of the configuration, or a PickAll for a new placement without one. None if the policy is
-    in a manifest, or if an existing placement has none.
-    """
+    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or else absent."""
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):

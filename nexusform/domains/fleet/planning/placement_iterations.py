@@ -145,9 +145,7 @@ def plan_after_staged_runs(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Predict the pods again on clusters reached by staged runs. If pods change the free resources of members, plan the
-    placements queued by these changes.
-    """
+    """Predict the pods of staged runs, and plan placements queued by changed free resources of members."""
     for placement in placements:
         if placement.spec.is_external:
             iterations.placed.difference_update((placement.address, name) for name in placement.rollout.clusters)
@@ -237,9 +235,7 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine the owners of shared objects, remove the pods of removed bindings, and predict the pods of bindings not
-    in `iterations.placed` yet.
-    """
+    """Determine object owners, remove the pods of removed bindings, and predict those of bindings not `placed` yet."""
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
@@ -289,9 +285,7 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     placed: set[tuple[str, str]],
 ) -> None:
-    """Predict the pods of a binding and record them in its placement and in `placed`; without resources on the cluster,
-    do nothing. `reached` are the clusters of the rollout.
-    """
+    """Predict the pods of a binding with resources; record them in its placement, and the binding in `placed`."""
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
@@ -316,9 +310,7 @@ def _predict_binding_pods(
 
 
 def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], pods: FleetPodPredictor) -> bool:
-    """Recompute the properties and resources of members derived from nodes and pods, in place; return True if any
-    changed.
-    """
+    """Recompute the members' figures derived from nodes and pods, in place; return True if any changed."""
     has_changed = False
     for state in members.values():
         if state.configuration is None or state.cluster is None or state.planned is None:

@@ -79,9 +79,7 @@ from nexusform.scheduling.placement_decision import Rejection
 def plan_placements(
     blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: FleetPodPredictor
 ) -> FleetOutcome:
-    """Plan all placements: members and hub objects first, then bindings until stable, staged runs and rollouts.
-    `clusters` are possible clusters of members, by id.
-    """
+    """Plan members and hub objects, bindings until stable, runs and rollouts. `clusters` are possible ones by id."""
     observed = read_observed_hub(blocks.request, evaluation)
     observed = add_bound_members(observed, blocks.prior.instances.values())
     missing_members = find_missing_members(blocks.prior, blocks.request.registries)
@@ -179,9 +177,7 @@ def _evaluate_placement_block(
 def _build_instance_spec(
     instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
 ) -> tuple[PlacementSpec | None, list[Diagnostic]]:
-    """Build the spec of an instance; None if it is removed or has errors. Set its predicted action, and mark it invalid
-    after a forbidden change.
-    """
+    """Build the spec of an instance; None if it is removed or has errors. Forbidden changes make it invalid."""
     if not instance.is_configured or instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
@@ -223,9 +219,7 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
 
 
 def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:
-    """Return why the tolerations of another manager cannot change, with the remedy; "" for other paths, or if this
-    configuration owns them.
-    """
+    """Return why tolerations owned by another manager cannot change, with the remedy; "" for others."""
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:
         return ""
@@ -295,9 +289,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the target of an eviction. Bindings evicted earlier in this plan are in deletion, unless `is_replaced`:
-    their replacements are ready already.
-    """
+    """Build an eviction's target. Earlier evictions of this plan count, unless their bindings are replaced by then."""
     bindings = placement.bindings
     for _name, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)

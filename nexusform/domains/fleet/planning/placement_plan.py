@@ -71,9 +71,7 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return the result extended by a chain of scheduling cycles, started with the bindings `start`. Without a new
-        status or pick, the earlier one stays.
-        """
+        """Return the result extended by a chain of cycles from the bindings `start`; without picks, triggers stay."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)
@@ -284,9 +282,7 @@ class PlacementPlan(Struct):
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources after the rollout to the clusters `reached`, without objects of other owners;
-        None if the placement has nothing there.
-        """
+        """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})
         if resources is None or not (conflicts or resources.conflicting_objects):
@@ -312,9 +308,7 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return the resources of a cluster regardless of other owners, None for none: those of its snapshot if the
-        rollout reaches it, else the existing ones.
-        """
+        """Return a cluster's resources regardless of other owners: new ones if reached by the rollout; or None."""
         if not binding.has_resources:
             return None
         cluster = binding.cluster

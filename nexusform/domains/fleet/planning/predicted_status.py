@@ -33,9 +33,7 @@ from nexusform.json_data.plain_data import get_list, get_text
 
 
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
-    """Return the conditions and cluster statuses of a placement after the plan as attributes; those before the plan if
-    nothing updates them.
-    """
+    """Return the conditions and cluster statuses after the plan as attributes; unchanged if nothing updates them."""
     prior = placement.spec.prior_attributes
     prior_status = {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     scheduling = placement.scheduling.status
@@ -113,9 +111,7 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
-    """Return the status with the objects owned by others as failed, in the cluster order of state; new clusters follow
-    in the scheduler's order.
-    """
+    """Return the status with objects of other owners as failed, in the cluster order of state, then the scheduler's."""
     prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}

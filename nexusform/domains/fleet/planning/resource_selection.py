@@ -62,9 +62,7 @@ class HubIndex:
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
     def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
-        """Return the objects matching a selector by name or labels in these namespaces ("": cluster scope), in the
-        hub's order.
-        """
+        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order."""
         kind = (selector.group, selector.kind)
         if selector.name:
             named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
@@ -121,9 +119,7 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
 
 
 def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
-    """Return the indexes of selectors without a match among the selected objects, in the placement's own namespace or
-    a selected one.
-    """
+    """Return the indexes of selectors without a match, in the placement's own namespace or a selected one."""
     namespaces = collect_namespace_names(objects) | {placement.namespace}
     empty_selectors = []
     for number, selector in enumerate(placement.selectors):

@@ -124,9 +124,7 @@ def _execute_staged_run(
 
 
 def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
-    """Yield the warnings about an unfinished run: stopped at failed clusters (`failures`: their causes), or before an
-    approval.
-    """
+    """Yield the warnings about an unfinished run: stopped at failed clusters (`failures`: causes) or an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters
         text = (

@@ -270,9 +270,7 @@ def _is_pick_n(request: PlacementRequest) -> bool:
 
 
 def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
-    """Return every rule's rejection of a member, except those due to its own binding: for being bound already, and by
-    a topology spread already including it.
-    """
+    """Return every rule's rejection of a member, except those due to its own binding (a spread counts it already)."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
     ignored_rules = {"same_placement_affinity", "topology_spread" if is_bound else ""}

@@ -220,9 +220,7 @@ def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
 
 
 def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, ClusterProgress]:
-    """Return the progress of picked clusters implied by their bindings: available with the latest `resource_snapshot`,
-    or its rollout not started.
-    """
+    """Return the progress of picked clusters: available with the latest `resource_snapshot`, or rollout not started."""
     progress: dict[str, ClusterProgress] = {}
     for binding in select_scheduled_bindings(bindings):
         is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
@@ -343,9 +341,7 @@ def _build_cluster_status(
 def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
-    """Yield a status without a name for each missing cluster of a PickN or PickFixed, each with the reason against one
-    unselected cluster.
-    """
+    """Yield a status without a name for each missing cluster of a PickN or PickFixed, with a rejection reason."""
     effective = policy or Policy()
     requested_count = 0
     if effective.placement_type is PlacementType.PICK_N:

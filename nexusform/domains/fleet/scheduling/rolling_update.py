@@ -124,9 +124,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: N of a PickN, the number of names of a PickFixed, or else the number of scheduled
-    and bound clusters.
-    """
+    """Return the base of percentages: N of a PickN, the names of a PickFixed, or else the picked clusters."""
     effective = policy or Policy()
     if effective.placement_type is PlacementType.PICK_FIXED:
         return len(effective.cluster_names)

@@ -127,9 +127,7 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Return the members accepted by every filter, or the error of one. Results of static rules (about members only)
-    are cached per request.
-    """
+    """Return the members accepted by every filter, or the error of one. Static rules are cached per request."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, ())
