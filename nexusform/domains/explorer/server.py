@@ -150,6 +150,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(status, encode_document({"problem": text}), "application/json")
 
     def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        """Send a body of this content type; browsers neither store it nor show it in a frame."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -195,7 +195,7 @@ def _fill_pod_template(spec: Object) -> None:
 
 def _fill_container(container: Object) -> None:
     image = get_text(container, "image")
-    # Of registry:5000/team/web:1.2@sha256:..., the tag is 1.2.
+    # Of registry:5000/team/web:1.2@sha256:..., the tag is 1.2. Images with a digest never change.
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
     is_latest = "@" not in image and tag in ("", "latest")
     defaults = {

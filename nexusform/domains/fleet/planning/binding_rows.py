@@ -141,6 +141,7 @@ def _build_removed_row(
 
 
 def _add_rollout_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep] | None) -> PlacementChange:
+    """Return the row with stage, group and waits of its rollout step, given with the cause of the rollout."""
     if rollout_step is None:
         return row
     _cause, step = rollout_step

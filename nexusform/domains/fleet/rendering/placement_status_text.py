@@ -106,6 +106,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
+    """Return an entry of placementStatuses as in the API."""
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if status.failed_objects:
         document["failedPlacements"] = [_FAILED_OBJECT(failed_object) for failed_object in status.failed_objects]

@@ -400,6 +400,7 @@ def _describe_term_mismatches(
 
 
 def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield a text for each label value and expression of a selector not met by these labels."""
     for key, value in selector.match_labels:
         if labels.get(key) != value:
             yield _format_label_mismatch(key, labels.get(key), value)

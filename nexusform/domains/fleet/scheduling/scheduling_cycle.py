@@ -309,7 +309,7 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
     def build_key(binding: Binding) -> tuple[bool, int, int, str]:
         affinity, spread = binding.affinity_score, binding.topology_spread_score
         if affinity is None or spread is None:
-            return (False, 0, 0, binding.cluster)
+            return (False, 0, 0, binding.cluster)  # before all with scores
         return (True, spread, affinity, binding.cluster)
 
     return tuple(sorted(bindings, key=build_key))

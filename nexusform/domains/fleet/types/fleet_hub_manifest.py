@@ -94,7 +94,7 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
         problems += object_problems
         (invalid if _filter_errors(object_problems) else valid).append(manifest)
     workload_errors = _filter_errors(collect_workloads(valid, invalid).findings)
-    # Per location only the most severe problem is reported.
+    # Controller errors replace other problems at the same location.
     error_locations = {(problem.line, problem.column) for problem in workload_errors}
     other_problems = (problem for problem in problems if (problem.line, problem.column) not in error_locations)
     return (*other_problems, *workload_errors)
@@ -144,6 +144,7 @@ def _build_argument_conflict(name: str, detail: str) -> Problem:
 
 
 def _build_write_only_problem(kind: str, line: int) -> Problem:
+    """Build an error about an object of a write-only body, without its secret text."""
     reason = (
         "Secrets, ConfigMaps and custom resources can be write-only. Write other objects in yaml_body"
         if kind == "unsupported-write-only-object"

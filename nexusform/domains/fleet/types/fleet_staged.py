@@ -48,6 +48,7 @@ _APPROVALS: Final = make_placement_argument(
 
 
 def _build_run_spec(strategy: str) -> BlockSchema:
+    """Build the schema of a run's spec; `strategy` is the resource type of its strategy."""
     return BlockSchema(
         {
             "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
@@ -80,6 +81,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 
 
 def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
+    """Yield an error for an invalid snapshot index, read as absent."""
     index = arguments.get("resource_snapshot_index")
     if index and parse_index(index) is None:
         message = f'"{index}" is not the number of a resource snapshot'
@@ -185,6 +187,7 @@ _STRATEGY_SPEC: Final = BlockSchema(
 
 
 def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy:
+    """Return the strategy; invalid values count as absent (`_check_strategy` reports them)."""
     stages = tuple(
         Stage(
             name=read_text(block, "name"),
@@ -203,7 +206,7 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
 def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
     tasks = []
     for block in blocks:
-        # An invalid duration gives a message instead of a number; the check of the strategy reports it.
+        # An invalid duration gives a message instead of a number.
         seconds = parse_duration(block["wait_time"]) if block.get("wait_time") is not None else None
         tasks.append(UpdateStageTask(read_text(block, "type"), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)
