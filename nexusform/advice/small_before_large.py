@@ -40,7 +40,7 @@ class CreationGroup(NamedTuple):
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed together."""
+    """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed by this plan."""
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)

@@ -189,15 +189,13 @@ def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], predi
 
 
 def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float) -> float:
-    """Lower a share to the accuracy of its class, after enough verified predictions. After a wrong certain
+    """Return a share lowered to the accuracy of its class, after enough verified predictions. After a wrong certain
     prediction nothing is certain until enough have been correct in a row.
     """
     score = record.get((subject, compute_share_class(share)), ShareClassScore())
     if share >= 1 and _STREAK in record:
         return min(score.accuracy, _MAX_UNCONFIRMED_SHARE)
-    if score.verified < MIN_VERIFIED:
-        return share
-    return min(share, score.accuracy)
+    return share if score.verified < MIN_VERIFIED else min(share, score.accuracy)
 
 
 def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:

@@ -124,7 +124,7 @@ class PlanExploration:
             errors = select_errors(diagnostics)
             if errors:
                 raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
-            configuration = extended or configuration
+            configuration = extended or configuration  # None only with errors
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
@@ -137,7 +137,7 @@ class PlanExploration:
         """Write the displayed change, identified by its digest, and return the names of the files. Raises
         ExplorationRequestError, OSError.
         """
-        texts, _ = self._compute_changed_files(request)
+        texts, _unwritable = self._compute_changed_files(request)
         if _compute_digest(self._format_file_diff(texts)) != digest:
             raise ExplorationRequestError("The change differs from the one shown. Review it again.")
         for name in texts:
@@ -196,7 +196,7 @@ class PlanExploration:
         ]
         for adjustment in self._list_requested_adjustments(request):
             edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
-            if edit is None:
+            if edit is None:  # an expression, or an argument shared by several objects
                 path = ".".join(map(str, adjustment.path))
                 unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
             elif edit.before != edit.after:
@@ -220,9 +220,7 @@ def _compute_digest(difference: str) -> str:
 def open_exploration(
     location: CommandContext,
 ) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
-    """Yield the exploration of a directory on the recorded state, or None if it cannot be opened; with the diagnostics
-    and the sources for displaying them.
-    """
+    """Yield the exploration of a directory, with diagnostics and their sources; None if it cannot be opened."""
     opening = open_project(location)
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources

@@ -128,7 +128,6 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
     def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
-        """Return the answer to a request; the path is one of the three allowed ones."""
         if self.path == "/plan":
             return self.server.render_plan(body.wish)
         if self.path == "/change":
@@ -150,7 +149,6 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(status, encode_document({"problem": text}), "application/json")
 
     def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:
-        """Send a body of this content type; browsers neither store it nor show it in a frame."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -274,7 +274,7 @@ class _FleetObjectReader:
         self.notes.add_error(part.node, INVALID, detail)
 
     def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
-        """In a lenient reading, report a correction (`notice`) and return True; else report `error`, return False."""
+        """Report a correction (`notice`) and return True in a lenient reading; else report `error`, return False."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
@@ -294,10 +294,10 @@ class _FleetObjectReader:
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
         """Return the value of a part by its shape; None if absent or rejected."""
-        if shape.kind is FieldKind.ANY:
+        if shape.kind is FieldKind.ANY:  # any value, as JSON text
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
-            if not shape.is_defaulted:
+            if not shape.is_defaulted:  # else the server replaces null by the default
                 self._reject(part, f"{part.display_path} is null. Set a value or remove the key.")
             return None
         if self._report_ellipsis(part):
@@ -370,7 +370,7 @@ class _FleetObjectReader:
         # The document may have an empty key, which is no field.
         has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
-        if location.path not in self.reported_paths:
+        if location.path not in self.reported_paths:  # one finding per value is enough
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str | None:

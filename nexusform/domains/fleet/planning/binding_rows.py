@@ -282,7 +282,7 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
     """Yield the steps of every wave with their start: delete, update (failing clusters apart), wait."""
     start_seconds: float = 0
-    waits_for = ""
+    waits_for = ""  # the wait after the previous wave
     for number, wave in enumerate(waves, 1):
         updated = sorted((*wave.updated_clusters, *wave.bound_clusters))
         if wave.deleted_clusters:
@@ -294,7 +294,7 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
         if failing_updates:
             yield RolloutStep(_UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED)
         waits_for = ""
-        if wave.wait_seconds and number < len(waves):
+        if wave.wait_seconds and number < len(waves):  # nothing waits after the last wave
             yield RolloutStep(str(RunStepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
             start_seconds += wave.wait_seconds
             waits_for = format_duration(wave.wait_seconds)
@@ -304,7 +304,7 @@ def build_run_timeline(
     placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
 ) -> Rollout:
     """Build the timeline of a staged run with its `outcome`, before the run changes the placement's bindings."""
-    updated_clusters = {
+    updated_clusters = {  # before the run
         binding.cluster
         for binding in placement.bindings
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot

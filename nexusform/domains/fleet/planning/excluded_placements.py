@@ -221,7 +221,7 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
-            for member, member_workloads in workloads.items():
+            for member, member_workloads in workloads.items():  # of a placement: by member
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:
@@ -242,7 +242,7 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
             continue
         actions = vm_object.request.actions
         for key in (*actions.removals, *actions.recreations, *actions.losses):
-            if key in vm_object.prior.existing:
+            if key in vm_object.prior.existing:  # others have no node yet
                 yield demand.cluster_id, vm_object.prior.existing[key].name
 
 

@@ -51,8 +51,8 @@ class FleetPodPredictor(Protocol):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
-        """Place the pods of a placement's resources on a cluster: workload -> pod -> record of its location.
-        The result may change while other pods are placed. `previous` are the objects there before the plan;
+        """Place the pods of a placement's resources on a cluster. Return workload -> pod -> record of its location,
+        perhaps changed while other pods are placed. `previous` are the objects there before the plan;
         `overrides_changed`: only overrides differ.
         """
         ...
@@ -133,7 +133,7 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
         properties=dict(get_mapping(record, "properties")),
         resources=ResourceUsage(*(_parse_quantities(get_mapping(resources, kind)) for kind in _USAGE_KINDS)),
         health=Health(record.get("health", Health.HEALTHY)),
-        namespaces=None if namespaces is None else frozenset(namespaces),
+        namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
     )
 
 

@@ -68,7 +68,7 @@ def _get_recorded_hub_data(instance: Instance) -> Values:
 def _read_arguments(instance: Instance, attributes: Values) -> Values:
     """Return the arguments, from the manifest if set, else from the blocks."""
     manifest = attributes.get("manifest")
-    if not isinstance(manifest, str):
+    if not isinstance(manifest, str):  # configured as blocks
         return attributes
     api = next(api for api in API_KINDS.values() if api.type_name == instance.type.name)
     lenient = attributes.get("lenient") is True
@@ -123,7 +123,7 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)
     observed_elements, configured_elements = _index_named_elements(observed), _index_named_elements(configured)
-    if not observed_elements or not configured_elements:
+    if not observed_elements or not configured_elements:  # a single value, or a list without names
         return configured
     return list(_merge_mapping(observed_elements, _index_named_elements(previous), configured_elements).values())
 

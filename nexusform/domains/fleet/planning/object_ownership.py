@@ -159,7 +159,7 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
     """Yield a sentence for each object and owner recorded for two placements."""
-    clusters_of: dict[tuple[ObjectIdentity, str], list[str]] = {}
+    clusters_of: dict[tuple[ObjectIdentity, str], list[str]] = {}  # by object and the address of its owner
     for cluster, owners in sorted(placement.ownership.duplicates.items()):
         for object_and_owner in owners.items():
             clusters_of.setdefault(object_and_owner, []).append(cluster)
@@ -180,7 +180,7 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
             clusters_of.setdefault(object_and_conflict, []).append(cluster)
     for (object_id, conflict), clusters in clusters_of.items():
         cluster_names = format_first_items(clusters, _MAX_CLUSTERS)
-        if conflict.is_race:
+        if conflict.is_race:  # both add the object in this plan
             yield (
                 f"{conflict.owner} and {placement.address} both add {object_id.title} to {cluster_names} "
                 f"in this plan. One of them fails ({conflict.message}). The plan assumes that "

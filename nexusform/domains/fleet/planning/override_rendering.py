@@ -239,7 +239,7 @@ class ClusterRenderer:
         labels: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._manifests = manifests
-        self._objects = tuple(expand_envelopes(manifests)) if overrides else ()
+        self._objects = tuple(expand_envelopes(manifests)) if overrides else ()  # for the selection of overrides
         self._overrides = overrides
         self._labels = labels
         self._envelope_failure = _explain_invalid_envelope_content(manifests)

@@ -253,13 +253,13 @@ def _build_all_binding_rows(
     members: Mapping[str, FleetMemberState],
     rejections: Mapping[Address, tuple[Rejection, ...]],
 ) -> Iterator[PlacementChange]:
-    """Build the rows of all bindings; `rejections` are the members that were not picked."""
+    """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
     for instance in instances:
         if instance.type.kind is not PlanningKind.PLACEMENT:
             continue
         if instance.is_removed or instance.is_replaced:
             yield from build_removed_rows(instance)
-        placement = placements.get(instance.address)
+        placement = placements.get(instance.address)  # None if removed or with errors
         if placement is not None:
             yield from build_binding_rows(placement, members, rejections.get(instance.address, ()))
 

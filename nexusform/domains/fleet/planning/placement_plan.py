@@ -221,7 +221,7 @@ class PlacementPlan(Struct):
     @property
     def missing_clusters(self) -> tuple[str, ...]:
         """Members scheduled in a hub's status but without a binding."""
-        if not self.spec.observed_attributes or self.spec.is_pending:
+        if not self.spec.observed_attributes or self.spec.is_pending:  # no status, or an outdated one
             return ()
         bound = collect_clusters(self.spec.prior_bindings)
         reported = (
@@ -293,7 +293,7 @@ class PlacementPlan(Struct):
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
-        """Return the objects on a cluster if no other owner existed: the existing ones, and former conflicts."""
+        """Return the objects on a cluster if there were no other owners: its own ones, and those in conflict before."""
         resources = self._compute_own_resources(binding, reached)
         if resources is None:
             return ()

@@ -141,7 +141,7 @@ def compute_comparable_hash(manifest: Manifest) -> str:
 
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
-    """Return True if a hub can tell the availability of every object, by its kind."""
+    """Return True if a hub tracks the availability of every object, by its kind."""
     return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
 
 
@@ -330,10 +330,10 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """Return the status of an object in state."""
     clusters = tuple(
         ClusterStatus(
-            get_text(status, "cluster_name"),
-            read_conditions(status["conditions"]),
-            _read_integer(status.get("observed_resource_index")),
-            tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
+            cluster=get_text(status, "cluster_name"),
+            conditions=read_conditions(status["conditions"]),
+            observed_resource_index=_read_integer(status.get("observed_resource_index")),
+            failed_objects=tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
         )
         for status in get_list(attributes, "placement_statuses")
     )
@@ -402,7 +402,7 @@ def is_scheduled(attributes: Mapping[str, Any]) -> bool:
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:
-    """Return the result of an eviction as recorded by the placement."""
+    """Return the result of an eviction as recorded in the attribute `evictions` of its placement."""
     return {
         "name": name,
         "cluster_name": eviction.cluster,

@@ -186,7 +186,7 @@ def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> 
 
 
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
-    """Return the term with the current name of node-count."""
+    """Return the term with the current name of node-count in its sorter and selector."""
     sorter, selector = term.property_sorter, term.property_selector
     if sorter is not None:
         sorter = replace(sorter, name=_rename_property(sorter.name))

@@ -302,14 +302,14 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
             continue
         if instance.before is not None:
             hub.prior_instances.append(instance)
-        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:
+        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:  # None: excluded
             hub.add_instance(instance)
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
     hub.manifests += (manifest for manifest in observed.objects if get_object_identity(manifest) not in managed)
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
-    hub.overrides += _find_unmanaged_overrides(hub)
+    hub.overrides += _find_unmanaged_overrides(hub)  # after the managed ones, parallel to their instances
     hub.diagnostics += _warn_missing_namespaces(hub)
     return hub
 
@@ -317,7 +317,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the hub's unmanaged overrides with their snapshot numbers."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
-    latest: dict[str, int] = {}
+    latest: dict[str, int] = {}  # snapshot numbers by key
     for snapshot in hub.observed.overrides.values():
         latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
     for override in hub.observed.current_overrides:
@@ -384,7 +384,7 @@ _IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
 def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
     """Yield an error for each changed immutable field; none for a re-created object."""
     fields = _IMMUTABLE_FIELDS.get(type(planned), ())
-    if not fields or instance.before is None or instance.is_replaced:
+    if not fields or instance.before is None or instance.is_replaced:  # nothing to compare
         return
     current = read_prior_object(instance)
     for attribute, name in fields:

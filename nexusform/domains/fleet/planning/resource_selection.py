@@ -243,8 +243,8 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        number, renderer = self._locked_renderers.get(cluster, (None, None))
-        if renderer is not None and number == index:
+        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # of a staged run
+        if renderer is not None and locked_index == index:
             return renderer.render_cluster(cluster)
         if index not in self._renderers:
             snapshot = self.find_snapshot(index)

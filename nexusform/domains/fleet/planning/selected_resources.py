@@ -97,7 +97,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the objects of the latest observed snapshot, for a dump without manifests; () if the plan removes them."""
+    """Return the objects of the latest observed snapshot, for hub objects not in the plan; () if it removes them."""
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):

@@ -185,8 +185,8 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
-    """Warn about approvals that no stage requests."""
-    requested: list[str] = []
+    """Warn about configured approvals without a stage requesting them."""
+    requested: list[str] = []  # names of approval requests
     for stage in context.plan.stages:
         if any(task.type == APPROVAL for task in stage.before):
             requested.append(f"{run.name}-before-{stage.name}")
@@ -375,7 +375,7 @@ def _select_run_overrides(
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
-    """Lock the resources of the run's clusters to its snapshot and overrides."""
+    """Fix the resources of the run's clusters: its snapshot with the overrides selected at its start."""
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in context.plan.updated_clusters:

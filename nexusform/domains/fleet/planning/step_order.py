@@ -100,8 +100,8 @@ def _is_content_of_placement(changed: _ChangedInstance, context: _StepOrderConte
 
 
 def _is_removed_selected_object(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for removed content still selected from state: the rollout is predicted without it, so it goes
-    first. A placement switched to staged runs does not roll out.
+    """Return True for removed content still selected from state: the rollout is predicted without it, so the removal
+    is first. A placement switched to staged runs does not roll out.
     """
     is_removed = changed.instance.is_removed and not context.rollout.is_switched
     return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
@@ -277,7 +277,7 @@ class _ChangedIndex:
 
 
 def _get_placement_key(version: FleetObject) -> str | None:
-    """Return the key of the placement of an object, the own key of a strategy; None for other objects."""
+    """Return the key of an object's placement ("" for all), the own key of a strategy; None for other objects."""
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
             return version.key
@@ -495,7 +495,7 @@ def check_step_order(
         block = address.config_address
         for awaited in awaited_addresses:
             needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
-            if awaited.config_address != block and block in needs:
+            if awaited.config_address != block and block in needs:  # both wait for each other
                 reason, remedy = _explain_awaited_step(address, awaited)
                 text = (
                     f"{address} must be applied after {awaited}, because {reason}, but {awaited} "

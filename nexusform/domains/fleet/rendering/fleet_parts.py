@@ -124,7 +124,7 @@ def render_fleet_part(plan: Plan) -> Part:
         names = build_element("p", ", ".join(matrix.unpicked))
         unpicked = build_element("details", build_element("summary", title), names, class_="reasons")
     hint = None
-    if _has_only_bindings(matrix.cells):
+    if _has_only_bindings(matrix.cells):  # the plan has no rejections by rules
         flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
         text = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
         hint = build_element("p", text, class_="quiet")
@@ -203,7 +203,7 @@ def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
 def _render_address(placement: str) -> Part:
     """Render a placement's address: the name in bold below the small prefix."""
     kind, dot, name = placement.partition("_placement.")
-    if not dot:
+    if not dot:  # no placement type with this ending
         return build_element("code", build_breakable_name(placement), class_="name")
     front = build_element("code", build_breakable_name(kind + dot), class_="quiet small front")
     return [front, build_element("code", build_breakable_name(name), class_="name")]

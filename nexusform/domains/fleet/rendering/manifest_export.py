@@ -159,7 +159,7 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
 
 
 def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a fleet object configured as blocks, or as a manifest read leniently, with its mistakes corrected."""
+    """Build the API object of blocks, or of a manifest read leniently, with its mistakes corrected."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
@@ -275,7 +275,7 @@ def render_node_labels(plan: Plan) -> str:
         lines.append(f"\n# {change.address}; the kubectl context has the name of the cluster.")
         context = shlex.quote(str(attributes["name"]))
         nodes = attributes.get("nodes")
-        if not isinstance(nodes, Mapping):
+        if not isinstance(nodes, Mapping):  # not known
             continue
         for name, node in nodes.items():
             if node.get("role") == "Worker" and node.get("machine"):

@@ -107,7 +107,7 @@ def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: Pl
     for cluster in clusters:
         name = cluster.cluster
         row = reason.rows.get(name)
-        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):
+        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):  # changed, or kept in spite of a change
             action_text = _ACTION_TEXTS.get(row.action, "kept")
             if action_text == "kept" and cluster.is_bound and cluster.rejections:
                 yield (
@@ -182,7 +182,7 @@ def _format_number(value: int | None) -> str:
 
 
 def _format_score_margin(cluster: ClusterExplanation) -> str:
-    """Return the difference to the last pick: the first nonzero part."""
+    """Return the difference to the last pick: the first nonzero part of the scores; "" without ranks."""
     margin = cluster.margin
     if margin is None:
         return ""
@@ -191,7 +191,7 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
             return f"{margin.topology_spread:+d} spread"
         case "affinity":
             return f"{margin.affinity:+d} affinity"
-        case "obsolete":
+        case "obsolete":  # clusters bound under an earlier policy win ties
             return "kept" if margin.obsolete > 0 else "new"
         case _:
             return "by name"
@@ -215,8 +215,7 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """Build the section with every rule's verdict on one cluster, and its rank."""
-    # The hub's message of the pick does not explain a present rejection.
-    is_rejected_now = cluster.is_bound and bool(cluster.rejections)
+    is_rejected_now = cluster.is_bound and bool(cluster.rejections)  # the hub's message is about the pick
     lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
@@ -356,7 +355,7 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     if outcome.victims:
         victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
         yield f"No node was free, so it evicts {victims}. The nodes below are those before the eviction."
-    if reason.is_current:
+    if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
         # Pods of one template are interchangeable.

@@ -155,6 +155,7 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
         if value is not None and label:
             block.append((prefix, value))
             continue
+        # A heading, or an item of a list, ends the block.
         yield from _format_aligned_block(block, width)
         block = []
         yield prefix if label else f"{prefix}{value}"
@@ -166,7 +167,7 @@ def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Itera
     lines = list(block)
     indent = max((len(prefix) for prefix, _ in lines), default=0) + 2
     for prefix, value in lines:
-        # The prefix is padded first: a line must not break at its spaces.
+        # Wrap only the value: a line must not break at spaces of the label.
         first_line, *further_lines = wrap_line(value, 0, width - indent)
         yield f"{prefix:<{indent}}{first_line}".rstrip()
         yield from (f"{' ' * indent}{line}" for line in further_lines)

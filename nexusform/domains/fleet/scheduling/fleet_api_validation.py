@@ -217,7 +217,8 @@ def _check_property_requirements(requirements: Iterable[PropertyRequirement], pa
         problem = find_contradictory_requirements([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
-            problems.append(build_error((*path, "match_expression", group[-1][0]), text))
+            last_index, _ = group[-1]
+            problems.append(build_error((*path, "match_expression", last_index), text))
     return problems
 
 
@@ -340,7 +341,7 @@ def check_member(member: Member) -> list[Problem]:
 def parse_resource_usage(
     total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
 ) -> tuple[ResourceUsage, list[Problem]]:
-    """Parse a member's resource usage, without invalid quantities; paths start at the three maps."""
+    """Parse a member's resource usage; invalid quantities are left out and reported, by map and resource name."""
     problems: list[Problem] = []
 
     def parse_amounts(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:

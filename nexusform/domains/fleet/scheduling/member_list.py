@@ -147,7 +147,7 @@ class BindingTable:
     def _add_binding(self, binding: Binding) -> None:
         """Add a binding to its class by state, snapshot and existence of its cluster."""
         cluster = binding.cluster
-        if binding.is_deleting:
+        if binding.is_deleting:  # as if it were gone
             self.changes.append(BindingChange(cluster, BindingAction.DROPPED, ChangeCause.DELETED))
             return
         self.by_cluster[cluster] = binding
@@ -156,7 +156,7 @@ class BindingTable:
             self.unscheduled |= 0 if position is None else 1 << position
         elif position is None or self.member_list.members[position].is_leaving:
             self._mark_unscheduled(cluster, ChangeCause.CLUSTER_LEFT)
-        elif binding.policy_snapshot != self.policy_snapshot:
+        elif binding.policy_snapshot != self.policy_snapshot:  # picked under an earlier policy
             self.obsolete |= 1 << position
         elif binding.state is BindingState.SCHEDULED:
             self.scheduled |= 1 << position

@@ -195,16 +195,21 @@ class _SchedulingReplay(Struct, frozen=True):
 def _collect_pick_batches(
     request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
 ) -> _SchedulingReplay:
-    """Run the cycles again and collect the clusters picked by each."""
+    """Run the cycles again, one by one, and collect the clusters picked by each."""
     bindings, batches = initial, []
     while True:
         cycle_result = scheduling_cycle.run_cycle(bindings, member_list, request.policy, snapshot, request.namespace)
         picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
         if picks:
             batches.append(picks)
-        if not cycle_result.needs_requeue:
-            final = index_by_cluster(cycle_result.bindings)
-            return _SchedulingReplay(initial, bindings, final, tuple(batches), bool(picks))
+        if not cycle_result.needs_requeue:  # the last cycle
+            return _SchedulingReplay(
+                initial_bindings=initial,
+                last_bindings=bindings,
+                final_bindings=index_by_cluster(cycle_result.bindings),
+                batches=tuple(batches),
+                has_final_picks=bool(picks),
+            )
         bindings = cycle_result.bindings
 
 
@@ -288,12 +293,12 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
 def _build_reported_reason(
     name: str, binding: Binding | None, rejections: tuple[Rejection, ...], affinity: int | None, spread: int | None
 ) -> str:
-    """Return KubeFleet's text about a cluster; `binding` is set if bound or picked."""
+    """Return KubeFleet's text about a cluster: picked (`binding`), rejected, or with too low a score."""
     if binding is not None:
         return decisions.build_selected_decision(binding).reason
     if rejections:
         return decisions.build_rejected_decision(name, rejections[0].reason).reason
-    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason
+    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason  # None without scores
 
 
 def _compute_scores(
@@ -449,7 +454,7 @@ def _describe_spread_rejection(
         if members >> position & 1:
             by_value = member_list.members_by_label.get(constraint.topology_key, {})
             own_value = member_list.members[position].labels.get(constraint.topology_key, "")
-            values = sorted(by_value, key=lambda value: (value != own_value, value))
+            values = sorted(by_value, key=lambda value: (value != own_value, value))  # its own domain first
             counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
             yield f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
             return

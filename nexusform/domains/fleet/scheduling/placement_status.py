@@ -272,15 +272,14 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
         return
     for name in list_step_names(progresses[0]):
         states = [getattr(progress, name) for progress in progresses]
-        # The worst of them is the placement's.
-        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)
+        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)  # the worst of the clusters'
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
         has_no_overrides = not any(progress.has_overrides for progress in progresses)
         if name == "overridden" and status == TRUE and has_no_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
-        if status != TRUE:
+        if status != TRUE:  # later steps have not begun
             return
 
 
@@ -379,15 +378,14 @@ _STEPS_2023: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Appli
 
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
     """Convert a current status to the older texts; `bindings` are those of the placement."""
-    if not status.conditions or status.conditions[0].status == UNKNOWN:
+    if not status.conditions or status.conditions[0].status == UNKNOWN:  # not scheduled yet
         return build_placement_status_2023(None, {})
     by_cluster = index_by_cluster(bindings)
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
     progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    # The resource index was added later.
-    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # added later
     return replace(older, clusters=clusters)
 
 
@@ -407,7 +405,7 @@ def _is_synchronized(state: ClusterProgress) -> bool:
 
 
 def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
-    """Build the conditions of a placement after Scheduled."""
+    """Build the conditions of a placement after Scheduled: Synchronized, and Applied if all are synchronized."""
     count = len(states)
     outdated_count = sum(not _is_synchronized(state) for state in states)
     if outdated_count:

@@ -98,7 +98,7 @@ class BlockedRollout(Struct, frozen=True):
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         cause, advice = "", "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
-        if failing:
+        if failing:  # a reason beyond the strategy
             failing_text = f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}"
             cause, advice = (
                 f" {failing_text} and counts as unavailable.",

@@ -77,7 +77,7 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
     for finding in findings:
         path, text, line = finding.path, format_sentence(finding.detail), 0
         if document is not None:
-            if document.is_part_reported(path):
+            if document.is_part_reported(path):  # by a finding about the manifest
                 continue
             line = document.find_line(path)
             location = f"manifest:{line}" if line else "manifest"

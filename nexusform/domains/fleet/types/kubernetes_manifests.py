@@ -164,7 +164,7 @@ class ManifestReader:
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
         if manifest.kind != MEMBER:
             return fleet.findings
-        time_errors = check_member_times(Node.create_document_node(document))
+        time_errors = check_member_times(Node.create_document_node(document))  # in its status, checked by no shape
         time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
@@ -184,7 +184,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     if argument is None:
         return DataResult({}, reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
-    if any(problem.severity is Severity.ERROR for problem in reader.problems):
+    if any(problem.severity is Severity.ERROR for problem in reader.problems):  # incomplete data would be misleading
         return DataResult({}, reader.problems)
     return DataResult({"id": build_id(attributes), **values}, reader.problems)
 

@@ -67,7 +67,7 @@ def explain_member(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
     members = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
-    names = list(filter(None, (get_text(member, "name") for member in members)))
+    names = list(filter(None, (get_text(member, "name") for member in members)))  # "" for a removed one
     if not names:
         return None
     errors = select_errors(result.diagnostics)
@@ -144,7 +144,7 @@ def explain_pods(
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
     """Return a sentence about picked members without predicted pods; "" without any."""
-    members = dict(fleet.pods.members)
+    members = dict(fleet.pods.members)  # cluster ids by member
     for change in result.plan.changes:
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
