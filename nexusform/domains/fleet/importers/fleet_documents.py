@@ -261,7 +261,7 @@ class _FleetObjectReader:
         return values
 
     def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
-        """Read the arguments."""
+        """Return the arguments of the spec; those of an empty one if it is rejected."""
         part = _DocumentPart(node, (), "spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:

@@ -273,7 +273,7 @@ _UPDATE: Final = str(RunStepKind.UPDATE)
 def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     """Build the timeline of a rolling update; None with one wave or none."""
     waves = placement.rollout.waves
-    if len(waves) <= 1:
+    if len(waves) <= 1:  # no order to show
         return None
     steps = tuple(_build_wave_steps(waves, placement.failing_clusters))
     return Rollout(placement.spec.instance.address, "rolling update", placement.snapshot_store.latest_index, steps)

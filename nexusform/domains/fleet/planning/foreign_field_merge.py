@@ -112,8 +112,9 @@ def merge_applied_objects(
         body = _merge_field(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
         # Fields added by the server do not count as those of other managers.
-        is_unchanged = applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest)
-        yield manifest if is_unchanged else applied
+        if applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest):
+            applied = manifest
+        yield applied
 
 
 def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:

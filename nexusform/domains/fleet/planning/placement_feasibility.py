@@ -270,7 +270,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
 
 def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
     """Return whether PickFixed can be used: an existing placement keeps its type, a new PickN may change."""
-    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):
+    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):  # no block to edit
         return False
     kind = placement.spec.configuration.placement_type
     return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)

@@ -443,7 +443,7 @@ class PlacementPlan(Struct):
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
         """Clusters that get override changes only with the next rollout."""
-        if self.spec.is_external or not self.current.differing_clusters:
+        if self.spec.is_external or not self.current.differing_clusters:  # staged runs have a warning of their own
             return ()
         # A rollout includes outdated overrides, even if it is blocked.
         outdated_clusters = self._find_outdated_clusters(self.snapshot_store.snapshots[-1].index)

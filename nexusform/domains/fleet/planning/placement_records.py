@@ -233,6 +233,7 @@ class _ObjectBodyCollector:
         return digests
 
     def _store_body(self, manifest: Manifest) -> str:
+        """Store the body of an object, unless stored already, and return its digest."""
         digest = self._digests.get(id(manifest))
         if digest is None:
             digest = self._digests[id(manifest)] = compute_body_hash(manifest)

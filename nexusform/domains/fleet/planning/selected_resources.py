@@ -167,7 +167,7 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
 
 
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> Iterator[str]:
-    """Yield the clusters with a changed result of overrides."""
+    """Yield the bound clusters with other objects after the current overrides than now."""
     for cluster, previous, updated in _pair_current_and_new_resources(comparison, index):
         if not previous.has_same_result(updated):
             yield cluster

@@ -67,7 +67,7 @@ class MatrixCell(Struct, frozen=True):
         row = self.binding
         if row is None:
             return self.rejection
-        reason = row.reason if row.reason != row.trigger else ""
+        reason = row.reason if row.reason != row.trigger else ""  # not the same text twice
         return ": ".join(text for text in (row.trigger, reason) if text)
 
 

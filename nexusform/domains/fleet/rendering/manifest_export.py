@@ -207,7 +207,7 @@ def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
-    """Return True if an argument differs from its default."""
+    """Return True if the API needs an argument: it is required, or differs from its default."""
     if name == "group":  # required by the API, even for the core group
         return True
     value = arguments.get(name)

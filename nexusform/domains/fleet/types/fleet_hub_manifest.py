@@ -154,7 +154,7 @@ def _build_write_only_problem(kind: str, line: int) -> Problem:
 
 
 def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
-    """Return the saved part of an object."""
+    """Return the saved part of an object of a write-only body: its kind, names and labels."""
     metadata = {"name": manifest.name, "namespace": manifest.namespace, "labels": dict(manifest.labels)}
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     identity = {name: value for name, value in metadata.items() if value}
@@ -168,7 +168,7 @@ def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return a hash of the objects' names and their cluster."""
-    if not isinstance(attributes.get("yaml_body"), str):
+    if not isinstance(attributes.get("yaml_body"), str):  # not known
         return ""
     names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _read_manifests(attributes).manifests]
     text = "\n".join([read_text(attributes, "cluster_id"), *sorted(names)])
