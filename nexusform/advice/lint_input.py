@@ -197,6 +197,7 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
 
 
 def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
+    """Count the VMs of each owner on machines, and the free capacity for the largest SKU of the pools."""
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
     shared: Counter[str] = Counter()
     maximum: dict[str, int] = {}
@@ -205,11 +206,12 @@ def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Seq
     for (owner, _), count in on_machine.items():
         machines[owner] += 1
         vms[owner] += count
-        shared[owner] += count > 1
+        shared[owner] += count > 1  # a machine with several of its VMs
         maximum[owner] = max(maximum.get(owner, 0), count)
-    name, free = "", 0
-    largest = find_largest_sku(pool.sku for pool in pools)
+    free = 0
+    largest = find_largest_sku(pool.sku for pool in pools)  # None without pools
     if largest is not None:
         constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
-        name, free = (largest.name, scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum)
+        free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
+    name = largest.name if largest is not None else ""
     return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), name, free)

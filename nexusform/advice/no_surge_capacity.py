@@ -21,9 +21,9 @@ def check(facts: LintInput) -> list[Diagnostic]:
     for pool in facts.pools:
         site = facts.get_site(pool)
         needed = pool.surge
-        if not needed or pool.site_id not in changed_sites or site.count_free is None:
+        if not needed or pool.site_id not in changed_sites or site.count_free is None:  # None in `validate`
             continue
-        free = site.count_free(pool.build_demand(0))
+        free = site.count_free(pool.build_demand(0))  # an interval; its minimum is certain
         if free.minimum < needed:
             findings.append(
                 build_finding(ID, _format_detail(pool, needed, free), pool, summary=_format_summary(pool, needed, free))
@@ -43,6 +43,7 @@ def _format_summary(pool: LintPool, needed: int, free: Interval) -> str:
 
 
 def _format_detail(pool: LintPool, needed: int, free: Interval) -> str:
+    """Format the missing capacity of a pool for `needed` surge VMs, with the remedies; `free` is the capacity."""
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     capacity_text = (
         f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"

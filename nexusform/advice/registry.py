@@ -75,14 +75,14 @@ RULES: Final[tuple[LintRule, ...]] = (
     ),
 )
 
-_NOT_DISABLED: Final[Mapping[str, Collection[str]]] = {}
+
 RULE_IDS: Final = tuple(rule.id for rule in RULES)
 
 
 def run_rules(
     facts: LintInput,
     disabled_rules: Collection[str] = (),
-    disabled_by_address: Mapping[str, Collection[str]] = _NOT_DISABLED,
+    disabled_by_address: Mapping[str, Collection[str]] = {},
     *,
     literal_only: bool = False,
 ) -> list[Diagnostic]:

@@ -22,11 +22,11 @@ def check(facts: LintInput) -> list[Diagnostic]:
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
         new_pools = [pool for pool in pools if pool.new_numbers]
         shared = _find_shared_machines(pools)
-        if not shared or not new_pools:
+        if not shared or not new_pools:  # nothing is shared, or nothing is new
             continue
         site = facts.get_site(pools[0])
         if any(pool.zones for pool in new_pools) and _is_caused_by_pins(pools[0].owner, site, facts):
-            continue
+            continue  # zones-pinned reports it
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
         quorum_clause = "; losing one breaks control-plane quorum" if quorum else ""
@@ -47,7 +47,7 @@ def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
 
 def _is_caused_by_pins(owner: str, site: LintSite, facts: LintInput) -> bool:
     """Return whether no VMs of the cluster would share a machine without pinned zones."""
-    if site.simulate is None:
+    if site.simulate is None:  # not known
         return False
     unpinned = [pool.replace_zones(None) if pool.owner == owner else pool for pool in facts.list_pools(site.id)]
     return not site.simulate(unpinned).shared.get(owner, 0)
@@ -67,16 +67,17 @@ def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
 
 
 def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site: LintSite) -> str:
+    """Format a cluster's shared machines (`shared`: the pools of their VMs), with the reason and the remedy."""
     cluster = pools[0].cluster
-    vms = sum(pool.count for pool in pools)
+    vm_count = sum(pool.count for pool in pools)
     schedulable_count = len(site.list_schedulable(None))
     examples = format_list(
         [f"{machine} ({format_list(sorted(set(names)), MAXIMUM_ITEMS)})" for machine, names in shared.items()],
         max_items=4,
     )
     reason = (
-        f"The site has {format_count(schedulable_count, 'machine')} that accept VMs, but {cluster} has {vms} VMs."
-        if vms > schedulable_count
+        f"The site has {format_count(schedulable_count, 'machine')} that accept VMs, but {cluster} has {vm_count} VMs."
+        if vm_count > schedulable_count
         else "Racks are selected first. In the selected racks, no machine without a VM of this cluster had "
         "enough capacity."
     )

@@ -24,7 +24,6 @@ def check(facts: LintInput) -> list[Diagnostic]:
         machines = site.list_schedulable(pool.zones)
         if not machines or not pool.new_numbers:
             continue
-        # In a plan, a SKU that no machine lists is already an error.
         unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
         hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
         if not unlisted_machines:
@@ -41,7 +40,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
                 f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
                 f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The pool will not fit."
             )
-        else:
+        else:  # in a plan (with a simulation), this is an error already
             continue
         if detail:
             summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
@@ -54,15 +53,15 @@ def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
 
 
 def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
-    """Format a SKU that another of its type and size beats on all hardware; "" otherwise."""
+    """Format a SKU outperformed by another one of its type and size on all hardware of the machines; "" for others."""
     kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}
-    better: dict[str, tuple[VmSku, int, float]] = {}
+    better: dict[str, tuple[VmSku, int, float]] = {}  # by hardware
     for cpus, memory, machine_sku in sorted(kinds, key=str):
         best = _find_better_fitting_sku(pool.sku, kinds[cpus, memory, machine_sku], skus)
-        if best is None:
+        if best is None:  # the SKU is best on this hardware
             return ""
         better[machine_sku or f"{cpus} vCPUs and {memory} GiB per cell"] = (best, cpus, memory)
-    hardware, (best, cpus, memory) = next(iter(better.items()))
+    hardware, (best, cpus, memory) = next(iter(better.items()))  # one example is enough
     pool_text = f"{pool.pool} of {pool.cluster}"
     current_count, better_count = _count_vms_per_cell(pool.sku, cpus, memory), _count_vms_per_cell(best, cpus, memory)
     return (
@@ -80,7 +79,7 @@ def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
 
 def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | None:
     """Return the SKU of the same type and memory that fills a cell more evenly, or None."""
-    if not sku.kind:
+    if not sku.kind:  # of no known type
         return None
     key = (sku.kind, sku.memory_gib, sku.numa_cells)
 

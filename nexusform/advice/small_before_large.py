@@ -40,7 +40,7 @@ class CreationGroup(NamedTuple):
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed together."""
+    """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed by this plan."""
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
@@ -65,20 +65,17 @@ def _is_newly_placed(pools: Sequence[LintPool]) -> bool:
 def _check_cluster_order(
     new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
 ) -> list[Diagnostic]:
+    """Return a finding for every cluster created before larger ones; none if a better order gains nothing."""
     findings: list[Diagnostic] = []
-    gain = None
+    gain = None  # measured once, for the order of all
     for position, group in enumerate(new_groups):
-        larger = [
-            later_group for later_group in new_groups[position + 1 :] if later_group.memory_gib > group.memory_gib
-        ]
+        larger = [later for later in new_groups[position + 1 :] if later.memory_gib > group.memory_gib]
         if not larger:
             continue
         gain = gain or _measure_clusters(new_groups, pools, site)
         if gain.is_zero and not includes_costless:
             return []
-        sizes = format_list(
-            [f"{later_group.name} ({later_group.memory_gib:,} GiB)" for later_group in larger], MAXIMUM_ITEMS
-        )
+        sizes = format_list([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], MAXIMUM_ITEMS)
         verb, condition = ("was", " when they are created again") if group.is_existing else ("is", "")
         detail = (
             f"{group.name} ({group.memory_gib:,} GiB in all) {verb} created before {sizes}. Put larger "
@@ -92,11 +89,9 @@ def _check_cluster_order(
 def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite) -> _OrderGain:
     """Measure the gain of creating larger clusters first."""
     order = sorted(new_groups, key=lambda group: -group.memory_gib)
-    best: list[LintPool] = []
-    for group in order:
-        best += group.pools
+    larger_first = [pool for group in order for pool in group.pools]
     names = ", ".join(group.name for group in order)
-    return _measure_order(names, pools, _replace_pool_order(pools, best), site)
+    return _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
 
 
 def _check_pool_order(
@@ -134,15 +129,15 @@ def _find_pool_before_larger(pools: Sequence[LintPool]) -> tuple[LintPool, list[
 
 
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
-    """Return the pools with those of `order` in its order, at their combined positions."""
+    """Return the pools with those of `order` in this order; all others keep their positions."""
     moved_ids = {id(pool) for pool in order}
     queue = iter(order)
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 
 
 def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
-    """Measure the gain of the order of these names."""
-    if site.simulate is None:
+    """Measure the gain of placing the pools in a `better` order, called by these names in the text."""
+    if site.simulate is None:  # in `validate`
         return _OrderGain()
     is_hypothetical = any(pool.is_existing for pool in pools)
     current, alternative = site.simulate(pools), site.simulate(better)

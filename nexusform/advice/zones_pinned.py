@@ -24,8 +24,8 @@ def check(facts: LintInput) -> list[Diagnostic]:
     for pool in facts.pools:
         site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
-            continue
-        cost = _UNMEASURED
+            continue  # not pinned, not placed by this plan, or pinned well
+        cost = _ZonePinCost("", "pinned to few racks")  # not measured
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(facts.list_pools(site.id))
@@ -56,21 +56,19 @@ class _ZonePinCost(Struct, frozen=True):
     summary: str = ""
 
 
-_UNMEASURED: Final = _ZonePinCost("", "pinned to few racks")
-
-
 def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bool:
     """Return whether the two or three VMs of the pool are on non-adjacent racks or several zones."""
-    if count not in {2, 3}:
+    if count not in {2, 3}:  # pinning is right for so few VMs only
         return False
     racks = site.list_racks(zones)
-    if racks:
+    if racks:  # none if the machines of the site are not known
         positions = [site.racks.index(rack) for rack in racks]
         return len(racks) > 1 and all(b - a > 1 for a, b in pairwise(positions))
     return len(zones) > 1
 
 
 def _format_reason(pool: LintPool, site: LintSite) -> str:
+    """Return the general reason against a pin without a measured cost."""
     if site.machines and set(site.list_racks(pool.zones)) == set(site.racks):
         return "These are all racks of the site: the pin only keeps the pool off racks added later."
     return (
@@ -79,6 +77,7 @@ def _format_reason(pool: LintPool, site: LintSite) -> str:
 
 
 def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
+    """Format the cost of the pin in this plan: its result compared with a simulation without the pin."""
     shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     sentences = []
@@ -95,7 +94,7 @@ def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result
             f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than without "
             "it. Growth and repairs will find fewer machines."
         )
-    if not free_result.unplaced_count:
+    if not free_result.unplaced_count:  # all VMs of the site fit without the pin
         vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
         sentences.append(f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}.")
     return _ZonePinCost(" ".join(sentences), " and ".join(costs))

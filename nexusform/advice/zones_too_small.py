@@ -19,7 +19,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         machine_count, all_machines = len(site.list_schedulable(pool.zones)), len(site.list_schedulable(None))
         if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
-            continue
+            continue  # wider zones would not help
         wider_zones = _find_wider_zones(pool.count, pool.zones, site)
         wider_count = len(site.list_schedulable(frozenset(wider_zones)))
         machine_text, zones = (format_count(machine_count, "machine"), format_list(sorted(pool.zones), MAXIMUM_ITEMS))
@@ -40,7 +40,7 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     selected = set(zones)
     sizes = Counter(m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected)
     machine_count = len(site.list_schedulable(frozenset(selected)))
-    for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+    for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):  # the largest first, then by name
         if machine_count >= count:
             break
         selected.add(zone)
@@ -49,6 +49,7 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
 
 
 def _format_gain(pool: LintPool, site: LintSite, wider_zones: list[str], machine_count: int, facts: LintInput) -> str:
+    """Return the effect of wider zones: simulated, or without a simulation (`validate`) their number of machines."""
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
     if site.simulate is not None:

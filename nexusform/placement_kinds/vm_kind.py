@@ -34,16 +34,13 @@ def join_location_parts(*parts: str | None) -> str:
     return " / ".join(part for part in parts if part)
 
 
-def _format_rack_and_machine(placement: Placement) -> str:
-    return join_location_parts(placement.rack, placement.machine, format_cells(placement))
-
-
 def _format_placement_briefly(placement: Placement) -> str:
     """Format the machine, with its rack unless its name contains it."""
     return placement.machine if placement.rack in placement.machine else f"{placement.rack} / {placement.machine}"
 
 
 def _build_document(placement: Placement) -> dict[str, Any]:
+    """Return a placement as JSON; cells are null if unknown."""
     return {
         "machine": placement.machine,
         "rack": placement.rack,
@@ -63,7 +60,7 @@ def _format_many_locations(placements: Sequence[Placement]) -> str:
     racks_by_text: dict[str, list[str]] = {}
     for rack, text in texts.items():
         racks_by_text.setdefault(text, []).append(rack)
-    if len(racks_by_text) == 1:
+    if len(racks_by_text) == 1:  # all racks are alike
         return f"{next(iter(racks_by_text))} in each of {len(texts):,} racks"
     ordered = sorted(racks_by_text, key=compute_natural_sort_key)
     return "; ".join(f"{text} in {_format_racks(racks_by_text[text])}" for text in ordered)
@@ -100,7 +97,7 @@ KIND: Final = PlacementKind(
     list_names=list_vm_names,
     # A VM may move to another cell of its machine.
     get_identity=lambda place: (place.rack, place.machine),
-    format_text=_format_rack_and_machine,
+    format_text=lambda place: join_location_parts(place.rack, place.machine, format_cells(place)),
     format_brief=_format_placement_briefly,
     build_document=_build_document,
     format_many=_format_many_locations,

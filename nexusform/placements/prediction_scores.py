@@ -77,19 +77,19 @@ class ShareClassScore(Struct, frozen=True):
     def add_score(self, score: ShareClassScore) -> ShareClassScore:
         """Return the sum of two scores."""
         return ShareClassScore(
-            self.correct + score.correct,
-            self.incorrect + score.incorrect,
-            self.squares + score.squares,
-            self.chance_squares + score.chance_squares,
+            correct=self.correct + score.correct,
+            incorrect=self.incorrect + score.incorrect,
+            squares=self.squares + score.squares,
+            chance_squares=self.chance_squares + score.chance_squares,
         )
 
     def add_prediction(self, prediction: VerifiedPrediction) -> ShareClassScore:
         """Return the score with one more prediction."""
-        return ShareClassScore(
-            self.correct + prediction.was_correct,
-            self.incorrect + (not prediction.was_correct),
-            round(self.squares + (prediction.share - prediction.was_correct) ** 2, _DIGITS),
-            round(self.chance_squares + (prediction.chance - prediction.was_correct) ** 2, _DIGITS),
+        return ShareClassScore(  # True counts as 1
+            correct=self.correct + prediction.was_correct,
+            incorrect=self.incorrect + (not prediction.was_correct),
+            squares=round(self.squares + (prediction.share - prediction.was_correct) ** 2, _DIGITS),
+            chance_squares=round(self.chance_squares + (prediction.chance - prediction.was_correct) ** 2, _DIGITS),
         )
 
 
@@ -128,7 +128,7 @@ class PredictionRecordScore(Struct, frozen=True):
 
 def compute_share_class(share: float) -> int:
     """Return 100 for certainty, else the tens of the percentage."""
-    return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10
+    return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10  # 0.3 * 10 may be below 3
 
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
@@ -155,7 +155,7 @@ def _parse_class_score(figures: Any) -> ShareClassScore | None:
 def add_predictions_to_note(
     private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
 ) -> Mapping[str, Any] | None:
-    """Add these predictions to the record of a private note."""
+    """Return a private note with these predictions added to its record; the same note without predictions."""
     prediction_list = list(predictions)
     if not prediction_list:
         return private
@@ -175,34 +175,31 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Start a streak at a wrong certain prediction; end it after enough correct ones in a row."""
-    is_unconfirmed = _STREAK in record
-    if prediction.share_class != _CERTAIN_CLASS or not (is_unconfirmed or prediction.is_certain):
+    """Start a streak at a wrong certain prediction, also anew; end it after enough correct ones in a row."""
+    has_streak = _STREAK in record
+    if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
         return
     if not prediction.was_correct:
         record[_STREAK] = ShareClassScore(incorrect=1)
-    elif is_unconfirmed and prediction.subject != TIE_PREDICTION:
+    elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance
         correct = record[_STREAK].correct + 1
-        record[_STREAK] = ShareClassScore(correct, 1)
+        record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)
         if correct == MIN_VERIFIED:
             del record[_STREAK]
 
 
 def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float) -> float:
-    """Lower a share to the accuracy of its class, after enough verified predictions. After a wrong certain
+    """Return a share lowered to the accuracy of its class, after enough verified predictions. After a wrong certain
     prediction nothing is certain until enough have been correct in a row.
     """
     score = record.get((subject, compute_share_class(share)), ShareClassScore())
     if share >= 1 and _STREAK in record:
         return min(score.accuracy, _MAX_UNCONFIRMED_SHARE)
-    if score.verified < MIN_VERIFIED:
-        return share
-    return min(share, score.accuracy)
+    return share if score.verified < MIN_VERIFIED else min(share, score.accuracy)
 
 
 def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     """Compute the score over all predictions; None without any."""
-    is_unconfirmed = _STREAK in record
     has_worse_class = False  # with fewer correct predictions than its share
     total, certain = ShareClassScore(), ShareClassScore()
     for key, score in record.items():
@@ -218,13 +215,13 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     if not total.verified:
         return None
     return PredictionRecordScore(
-        total.verified,
-        total.correct,
-        certain.verified,
-        certain.correct,
-        total.squares / total.verified,
-        total.chance_squares / total.verified,
-        is_unconfirmed or has_worse_class,
+        verified=total.verified,
+        correct=total.correct,
+        certain=certain.verified,
+        certain_correct=certain.correct,
+        brier=total.squares / total.verified,
+        chance=total.chance_squares / total.verified,
+        has_lowered_shares=_STREAK in record or has_worse_class,
     )
 
 

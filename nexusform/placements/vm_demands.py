@@ -77,7 +77,7 @@ class PoolDemand(Struct, frozen=True):
     @property
     def surge_size(self) -> int:
         """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
-        size = len(self.numbers)
+        size = len(self.numbers)  # a pool without VMs needs none
         return min(1 if self.pool == CONTROL_PLANE else _convert_number_or_percentage(self.max_surge, size), size)
 
     @property
@@ -182,4 +182,4 @@ def compute_number_sort_key(number: int | str) -> tuple[bool, int, str]:
     """Return the sort key of a VM's number in its pool: whole numbers first."""
     if isinstance(number, int):
         return False, number, ""
-    return True, 0, number
+    return True, 0, number  # a name

@@ -45,7 +45,7 @@ def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterab
     for vm in vms:
         answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
         if isinstance(answer, NoFitReason):
-            shortage = shortage or answer
+            shortage = shortage or answer  # the first one counts
             replacements.append(VmReplacement(vm, None))
             continue
         handle, placement = answer
@@ -77,9 +77,7 @@ class PoolAvailability(Struct, frozen=True):
         """Whether availability is lost: no quorum, or no remaining node of the pool. A plain VM has no
         redundancy by nature: its outage is reported, but is no finding.
         """
-        if self.kind is VmOwnerKind.VM:
-            return False
-        return self.remaining_count < max(self.quorum, 1)
+        return self.kind is not VmOwnerKind.VM and self.remaining_count < max(self.quorum, 1)
 
 
 def build_pool_availability(cluster: VmOwnerSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]) -> PoolAvailability:
@@ -140,15 +138,15 @@ class SampledShortage(Struct, frozen=True):
 def sample_capacity(
     scheduler: RackScheduler, vms: int, count_missing: Callable[[RackScheduler], Sequence[int]]
 ) -> SampledShortage | None:
-    """Compute for every sample the number of VMs without capacity, pool by pool; `vms` is the number of VMs
-    to place. None if all cells are known. The displayed sample is the first.
+    """Compute the number of VMs without capacity, pool by pool, for many samples of the unknown NUMA cells of existing
+    VMs. `vms` is the number of VMs to place, `count_missing` places them and counts by pool. None if there are none, or
+    all cells are known. The displayed sample is the first.
     """
     if not vms or not scheduler.is_sampled:
         return None
     sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
-    # Missing VMs of each pool per sample, and of each sample per pool.
     counts_by_sample = [tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)]
-    counts_by_pool = list(zip(*counts_by_sample, strict=True))
+    counts_by_pool = list(zip(*counts_by_sample, strict=True))  # transposed
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),
         displayed_sample=format_split_choice(scheduler.split_choice),

@@ -48,7 +48,7 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
     vms_by_machine: dict[str, list[ScheduledVm]] = {machine: [] for machine in site.machines}
     scheduler = site.scheduler.copy()
     for vm in site.scheduler.list_sampled_vms():
-        if vm.vm == demand.vm:
+        if vm.vm == demand.vm:  # the VM itself leaves its machine
             scheduler.release(vm.handle)
         else:
             vms_by_machine[vm.placement.machine].append(vm)
@@ -63,7 +63,9 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
 def _build_alternative(
     machine: Machine, demand: Demand, vms: Sequence[ScheduledVm], names: Mapping[int, str], rule: str
 ) -> MachineAlternative:
-    """Build the changes needed to place the VM on this machine."""
+    """Build the changes needed to place the VM on this machine. `vms` are the other ones there, `names` those of VMs by
+    handle; `rule` rejects the machine because of existing VMs, "" for none.
+    """
     sku, zone = demand.sku, machine.availability_zone
     is_listed, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
     removed_vms: tuple[str, ...] = ()
@@ -101,7 +103,7 @@ def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
-    """Return the VMs to remove: from the cells with the fewest, then for disk, if it is short."""
+    """Return the VMs to remove: from the cells with the fewest removals (then the least memory), then for disk."""
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
     by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
     selected: dict[int, ScheduledVm] = {}
@@ -123,18 +125,19 @@ def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[ScheduledV
         (vm for vm in vms if cell in vm.placement.cells),
         key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),
     )
-    vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
-    memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in in_cell) - sku.memory_in_cell
+    # Left over in the cell with the new VM; negative if short.
+    spare_vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
+    spare_memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in in_cell) - sku.memory_in_cell
     removals: list[ScheduledVm] = []
     for vm in in_cell:
-        if vcpus >= 0 and memory >= 0:
+        if spare_vcpus >= 0 and spare_memory >= 0:
             break
         removals.append(vm)
-        vcpus += vm.sku.cpus_in_cell
-        memory += vm.sku.memory_in_cell
+        spare_vcpus += vm.sku.cpus_in_cell
+        spare_memory += vm.sku.memory_in_cell
     for vm in list(removals):  # a later removal may make an earlier one unnecessary
-        if vcpus >= vm.sku.cpus_in_cell and memory >= vm.sku.memory_in_cell:
+        if spare_vcpus >= vm.sku.cpus_in_cell and spare_memory >= vm.sku.memory_in_cell:
             removals.remove(vm)
-            vcpus -= vm.sku.cpus_in_cell
-            memory -= vm.sku.memory_in_cell
+            spare_vcpus -= vm.sku.cpus_in_cell
+            spare_memory -= vm.sku.memory_in_cell
     return removals

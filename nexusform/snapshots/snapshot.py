@@ -163,7 +163,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
         return tuple(sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode))
 
     def build_scheduler_without(self, machines: frozenset[str], reason: str) -> tuple[RackScheduler, dict[int, int]]:
-        """Return a scheduler without these machines and their VMs, and new handles by old ones."""
+        """Return a scheduler without these machines (closed: `reason`) and their VMs, and its handles by old ones."""
         all_machines = [
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
             for machine in self.scheduler.machines
@@ -190,14 +190,14 @@ class Snapshot(Struct, frozen=True):
 
 
 def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> Snapshot:
-    """Build the snapshot. `catalogue` is the SKU catalogue's version ("" = the newest)."""
+    """Build the snapshot of the objects of a state or plan. `catalogue` is the SKU catalogue's version ("": newest)."""
     ordered_objects = sorted(
         objects, key=lambda site_object: (site_object.creation, compute_address_order(site_object.address))
     )
     layout = build_site_layout(ordered_objects, registries, catalogue)
     clusters = _ClusterCollector(layout)
-    for kind, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
-        clusters.add_object(kind, site_object)
+    for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):  # clusters before pools
+        clusters.add_object(resource_type, site_object)
     sites = sorted(layout.sites.values(), key=lambda site: site.id.encode())
     # The storage claims of pods, by cluster id; empty if no provider read the supplies of a site.
     claims: Mapping[str, ClaimDemand] = {}
@@ -216,27 +216,27 @@ class _ClusterCollector(Struct):
     layout: SiteLayout
     by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
-    def add_object(self, kind: ResourceType, site_object: SiteObject) -> None:
-        """Add one object: a cluster, or a pool of a known one."""
-        if kind.vms is None:
+    def add_object(self, resource_type: ResourceType, site_object: SiteObject) -> None:
+        """Add the VMs of one object, as a new owner or a separate pool of a known cluster; ignore others."""
+        if resource_type.vms is None:
             return
-        owner, _ = kind.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
+        owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
         if owner is None or owner.site_id not in self.layout.sites:
             return
         site = self.layout.sites[owner.site_id]
-        vms = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(site_object.attributes)}
+        vms = {(vm.pool, vm.number): vm for vm in resource_type.vms.list_existing_vms(site_object.attributes)}
         pools = tuple(
             _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus) for pool in owner.pools
         )
-        cluster_id = owner.parent_id or kind.build_id(site_object.attributes)
+        cluster_id = owner.parent_id or resource_type.build_id(site_object.attributes)
         clusters = self.by_site.setdefault(site.id, {})
         cluster = clusters.get(cluster_id)
         if cluster is not None:
             clusters[cluster_id] = replace(cluster, pools=(*cluster.pools, *pools))
             return
-        owner_kind = _OWNER_KINDS.get(kind.name, VmOwnerKind.GROUP)
+        owner_kind = _OWNER_KINDS.get(resource_type.name, VmOwnerKind.GROUP)
         name = owner.cluster
-        if owner_kind is VmOwnerKind.VM:
+        if owner_kind is VmOwnerKind.VM:  # a VM without a cluster
             name = str(site_object.attributes.get("name"))
         clusters[cluster_id] = VmOwnerSnapshot(cluster_id, name, site.id, owner_kind, pools)
 
@@ -256,7 +256,7 @@ def _build_pool(
     unplaced: list[str] = []
     for number, planned_name in zip(pool.numbers, pool.names, strict=True):
         vm = existing_vms.get((pool.pool, number))
-        if vm is None:
+        if vm is None:  # requested, but without a machine yet
             unplaced.append(planned_name)
             continue
         name = build_vm_name(owner, pool, vm.pool, vm.number)
@@ -264,7 +264,7 @@ def _build_pool(
         if result is None:
             on_missing_machines.append(vm.name)
             continue
-        handles[vm.name], placement = result
+        handles[vm.name], placement = result  # the placement may name other cells
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
     return PoolSnapshot(
         address=address,
@@ -286,11 +286,10 @@ def _build_site(
     vms = chain.from_iterable(pool.vms for pool in pools)
     names = set(chain.from_iterable(vm.names for vm in vms))
     unmanaged_vms = place_unmanaged_vms(site, names)
-    supplies = SiteResources()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     recorded_supplies = _find_supplies(site, layout)
+    supplies = recorded_supplies or SiteResources()
     if recorded_supplies is not None:
-        supplies = recorded_supplies
         nks_pools = chain.from_iterable(c.pools for c in site_clusters if c.kind is VmOwnerKind.NKS)
         nodes = count_nodes(((pool.owner, pool.demand) for pool in nks_pools), claims_by_cluster=claims)
         other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, nodes, nodes)
@@ -354,10 +353,10 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
         objects.pop(address, None)
         if refreshed is not None:
             objects[address] = _build_site_object(address, refreshed)
-    for old, _ in plan.address_moves:
+    for old, _new in plan.address_moves:  # the change of the new address has the object
         objects.pop(old, None)
     for change in plan.changes:
-        if change.deposed:
+        if change.deposed:  # an old object still to be destroyed: the current one has its own change
             continue
         objects.pop(change.address, None)
         if change.after is not None:

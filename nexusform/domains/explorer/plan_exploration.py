@@ -94,7 +94,7 @@ class PlanExploration:
                 self._count_paths[key] = (table.address, path)
                 names = (table.cluster, table.pool, table.vm_sku_name)
                 self._pools[key] = PoolCountControl(key, *names, table.total_count)
-        self._racks = dict(_list_adjustable_racks(self.base, self.project))
+        self._racks = {rack.key: rack for rack in _list_adjustable_racks(self.base, self.project)}
 
     @property
     def project(self) -> Project:
@@ -124,7 +124,7 @@ class PlanExploration:
             errors = select_errors(diagnostics)
             if errors:
                 raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
-            configuration = extended or configuration
+            configuration = extended or configuration  # None only with errors
         return self._plan_configuration(configuration, self._list_requested_adjustments(request))
 
     def compute_file_changes(self, request: ExplorationRequest) -> ConfigurationFileChanges:
@@ -137,7 +137,7 @@ class PlanExploration:
         """Write the displayed change, identified by its digest, and return the names of the files. Raises
         ExplorationRequestError, OSError.
         """
-        texts, _ = self._compute_changed_files(request)
+        texts, _unwritable = self._compute_changed_files(request)
         if _compute_digest(self._format_file_diff(texts)) != digest:
             raise ExplorationRequestError("The change differs from the one shown. Review it again.")
         for name in texts:
@@ -167,6 +167,7 @@ class PlanExploration:
             raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
+        """Return the changed arguments of a request; a lost rack has no machines."""
         counts = [ArgumentAdjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
         lost_racks = [ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
         activated_racks = [ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active]
@@ -185,7 +186,7 @@ class PlanExploration:
             yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
 
     def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
-        """Return the new texts of files, and changes without a literal value to edit."""
+        """Return the new texts of changed files by name, and a sentence for each change without a literal to edit."""
         self._check_request(request)
         edits: list[TextEdit] = []
         unwritable = [
@@ -195,7 +196,7 @@ class PlanExploration:
         ]
         for adjustment in self._list_requested_adjustments(request):
             edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
-            if edit is None:
+            if edit is None:  # an expression, or an argument shared by several objects
                 path = ".".join(map(str, adjustment.path))
                 unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
             elif edit.before != edit.after:
@@ -219,7 +220,7 @@ def _compute_digest(difference: str) -> str:
 def open_exploration(
     location: CommandContext,
 ) -> Iterator[tuple[PlanExploration | None, tuple[Diagnostic, ...], Mapping[str, SourceFile]]]:
-    """Yield the exploration of a directory on the recorded state; None with diagnostics if it cannot be opened."""
+    """Yield the exploration of a directory, with diagnostics and their sources; None if it cannot be opened."""
     opening = open_project(location)
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
@@ -234,20 +235,20 @@ def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
     """Return the path of a pool's count in its block, None if the pool has no adjustable count."""
     if resource_type == "nexus_agent_pool":
         return ("node_count",)
-    if resource_type != "nexus_kubernetes_cluster":
+    if resource_type != "nexus_kubernetes_cluster":  # a plain VM or a VNF
         return None
     return ("control_plane", "count") if pool == CONTROL_PLANE else ("agent_pool", pool, "count")
 
 
-def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[tuple[str, RackStateControl]]:
-    """Yield the racks of a plan with their possible changes."""
+def _list_adjustable_racks(plan: Plan, project: Project) -> Iterator[RackStateControl]:
+    """Yield the racks after a plan, to be lost or (planned ones) activated."""
     for change in plan.changes:
         rack = change.after
-        if rack is None or project.registries.get_kind(change.address.type) is not PlanningKind.RACK:
-            continue
-        key = str(change.address)
-        site, name, machines = str(rack["site_id"]), str(rack["name"]), int(rack["machine_count"])
-        yield (
-            key,
-            RackStateControl(key=key, site=site, name=name, machines=machines, planned=rack.get("status") == "planned"),
-        )
+        if rack is not None and project.registries.get_kind(change.address.type) is PlanningKind.RACK:
+            yield RackStateControl(
+                key=str(change.address),
+                site=str(rack["site_id"]),
+                name=str(rack["name"]),
+                machines=int(rack["machine_count"]),
+                planned=rack.get("status") == "planned",
+            )

@@ -22,7 +22,6 @@ from nexusform.rendering.page.html_page import build_page_content
 from nexusform.rendering.page.page_shell import render_page
 
 _MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
-_POST_PATHS: Final = ("/plan", "/change", "/write")
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'"
@@ -118,7 +117,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return
         length = self.headers.get("Content-Length", "")
-        if self.path not in _POST_PATHS or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+        if self.path not in ("/plan", "/change", "/write") or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
@@ -134,7 +133,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         if self.path == "/change":
             document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
             return document
-        with self.server.lock:
+        with self.server.lock:  # /write
             return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
 
     def _verify_access_token(self, token: str) -> bool:
@@ -146,7 +145,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         return True
 
     def _reject(self, status: HTTPStatus, text: str) -> None:
-        self.close_connection = True
+        self.close_connection = True  # the body of the request was perhaps not read
         self._send_response(status, encode_document({"problem": text}), "application/json")
 
     def _send_response(self, status: HTTPStatus, body: bytes, kind: str) -> None:

@@ -59,6 +59,7 @@ def _fill_daemon_set(body: Object) -> None:
 
 
 def _fill_update_strategy(spec: Object, name: str, rolling_defaults: Mapping[str, Any]) -> None:
+    """Fill the update strategy in the field of this name; other types than RollingUpdate have no parameters."""
     strategy = _ensure_mapping(spec, name)
     _fill_missing_fields(strategy, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
@@ -85,7 +86,7 @@ def _fill_job(body: Object) -> None:
     }
     _fill_missing_fields(spec, defaults)
     _fill_pod_template(spec)
-    if not spec["manualSelector"]:
+    if not spec["manualSelector"]:  # else the user sets selector and labels
         labels = _ensure_mapping(_ensure_mapping(_ensure_mapping(spec, "template"), "metadata"), "labels")
         _fill_missing_fields(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
         # A Job without labels gets those of its pods.
@@ -134,16 +135,14 @@ def _fill_autoscaler(body: Object) -> None:
     _fill_missing_fields(spec, {"minReplicas": 1, "metrics": [cpu]})
 
 
-def _normalize_limit_range_quantities(body: Object) -> None:
+def _fill_limit_range(body: Object) -> None:
     for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
         _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
         if limit.get("type") == "Container":
-            for name, source in _LIMIT_DEFAULTS:
+            # Missing amounts of the first come from the second, in this order.
+            for name, source in (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")):
                 if limit.get(source):
                     _fill_missing_fields(_ensure_mapping(limit, name), limit[source])
-
-
-_LIMIT_DEFAULTS: Final = (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min"))
 
 
 def _normalize_resource_quota_quantities(body: Object) -> None:
@@ -196,7 +195,7 @@ def _fill_pod_template(spec: Object) -> None:
 
 def _fill_container(container: Object) -> None:
     image = get_text(container, "image")
-    # Of registry:5000/team/web:1.2@sha256:..., the tag is 1.2.
+    # Of registry:5000/team/web:1.2@sha256:..., the tag is 1.2. Images with a digest never change.
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
     is_latest = "@" not in image and tag in ("", "latest")
     defaults = {
@@ -210,12 +209,10 @@ def _fill_container(container: Object) -> None:
         _fill_defaults_if_mapping_exists(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
     for port in list_objects(container, "ports"):
         _fill_missing_fields(port, {"protocol": "TCP"})
+    probe_defaults = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        _fill_defaults_if_mapping_exists(container, name, _PROBE)
+        _fill_defaults_if_mapping_exists(container, name, probe_defaults)
         _fill_defaults_if_mapping_exists(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
-
-
-_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
 def _fill_missing_fields(target: Object, defaults: Mapping[str, Any]) -> None:
@@ -249,7 +246,7 @@ _FILLERS: Final[Mapping[tuple[str, str], Callable[[Object], None]]] = {
     ("batch/v1", "CronJob"): _fill_cron_job,
     ("v1", "PersistentVolumeClaim"): _fill_volume_claim,
     ("v1", "Secret"): _fill_secret,
-    ("v1", "LimitRange"): _normalize_limit_range_quantities,
+    ("v1", "LimitRange"): _fill_limit_range,
     ("v1", "ResourceQuota"): _normalize_resource_quota_quantities,
     ("networking.k8s.io/v1", "NetworkPolicy"): _fill_network_policy,
     ("autoscaling/v2", "HorizontalPodAutoscaler"): _fill_autoscaler,

@@ -94,15 +94,12 @@ class ManifestCorrections:
 
 
 INVALID: Final = "invalid-fleet-manifest"
-_MAX_PATH_LENGTH: Final = 56
-_LENIENT_HINT: Final = " Set lenient = true to accept it."
 # Fields that contain conditions: a missing condition selects more.
 _CONDITION_FIELDS: Final = frozenset({"policy", "labelSelector", "clusterSelector"})
 _TOP_LEVEL_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 # A hub accepts the old name, but no member has such a property today.
 OLD_NODE_COUNT: Final = "kubernetes.azure.com/node-count"
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
-_TEXT: Final = FieldShape(FieldKind.TEXT)
 _NO_SCHEMA: Final = BlockSchema({})
 _ALIASES: Final = {"metricSorter": "propertySorter"}
 
@@ -123,7 +120,7 @@ class FleetDocument(Struct, frozen=True):
         return (condition, "True") in self.conditions
 
     def is_part_reported(self, path: Path) -> bool:
-        """Return True if findings cover a part, or something in it; further checks of the arguments add nothing."""
+        """Return True if findings cover an argument, a parent, or (below the top level) something inside."""
         is_inside = any(path[:length] in self.reported_paths for length in range(len(path) + 1))
         return is_inside or (len(path) > 1 and any(reported[: len(path)] == path for reported in self.reported_paths))
 
@@ -136,7 +133,9 @@ class FleetDocument(Struct, frozen=True):
 def read_fleet_document(
     file: str, content: str, api: ApiKind, schema: BlockSchema, *, lenient: bool = False
 ) -> FleetDocument:
-    """Read the only object of a text. `schema` gives the names and defaults of the arguments."""
+    """Read the only object of a text; no object, or several, are errors in the result. `schema` gives the names and
+    defaults of the arguments. With `lenient`, mistakes in the table of corrections are warnings.
+    """
     stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
     if len(stream.documents) == 1:
@@ -191,7 +190,7 @@ def read_fleet_object(
 
 
 def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
-    """Check kind and version; return the version."""
+    """Report a wrong kind or version; return the version to read by, the newest one if it is not supported."""
     version = root.get_node("apiVersion")
     group, _, version_name = version.text.rpartition("/")
     if group != api.group or version_name not in api.versions:
@@ -206,7 +205,9 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Return the object with misspelled top-level keys corrected, so that each is reported once."""
+    """Return the object with misspelled top-level keys corrected and other unknown ones left out, after reporting them:
+    so a misspelled `spec` is not reported as missing too.
+    """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
     for key, node in root.list_fields():
@@ -214,7 +215,7 @@ def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
         if key not in _TOP_LEVEL_KEYS:
             notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
             name = find_nearest_name(key, _TOP_LEVEL_KEYS)
-            if not name or name in root.data:
+            if not name or name in root.data:  # no similar name, or present under its own
                 continue
         data[name], locations[name] = node.data, node.position
     return Node(data, replace(root.position, children=locations))
@@ -230,7 +231,7 @@ class _DocumentPart(Struct, frozen=True):
     @property
     def display_path(self) -> str:
         """API path, or the end of a long one; the line is reported separately."""
-        if len(self.api_path) <= _MAX_PATH_LENGTH:
+        if len(self.api_path) <= 56:  # readable at the start of a sentence
             return self.api_path
         return ".".join(self.api_path.split(".")[-2:])
 
@@ -260,7 +261,7 @@ class _FleetObjectReader:
         return values
 
     def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
-        """Read the arguments."""
+        """Return the arguments of the spec; those of an empty one if it is rejected."""
         part = _DocumentPart(node, (), "spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
@@ -268,16 +269,17 @@ class _FleetObjectReader:
         return self._read_mapping(part, api.spec, schema) or _build_empty_spec_arguments(schema)
 
     def _reject(self, part: _DocumentPart, detail: str) -> None:
+        """Report an error of a part and note its path as reported."""
         self.reported_paths.add(part.path)
         self.notes.add_error(part.node, INVALID, detail)
 
     def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
-        """Return True if a lenient reading continues; otherwise report `error`."""
+        """Report a correction (`notice`) and return True in a lenient reading; else report `error`, return False."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
             return True
-        self._reject(part, error + _LENIENT_HINT)
+        self._reject(part, error + " Set lenient = true to accept it.")
         return False
 
     def _report_ellipsis(self, part: _DocumentPart) -> bool:
@@ -292,10 +294,10 @@ class _FleetObjectReader:
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
         """Return the value of a part by its shape; None if absent or rejected."""
-        if shape.kind is FieldKind.ANY:
+        if shape.kind is FieldKind.ANY:  # any value, as JSON text
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
-            if not shape.is_defaulted:
+            if not shape.is_defaulted:  # else the server replaces null by the default
                 self._reject(part, f"{part.display_path} is null. Set a value or remove the key.")
             return None
         if self._report_ellipsis(part):
@@ -310,7 +312,7 @@ class _FleetObjectReader:
         return self._read_scalar(part, shape)
 
     def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
-        """Return a mapping by its shape; leniently, the only item of a list."""
+        """Return a mapping by its shape, also as the only item of a list (a correction); None if rejected."""
         node = part.node
         if node.data == [ELISION]:
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
@@ -333,7 +335,7 @@ class _FleetObjectReader:
         for key, node in part.node.list_fields():
             field_name = self._find_field_of_key(key, _DocumentPart(node, part.path, part.api_path), shape)
             if field_name is None and key not in shape.fields:
-                # A misspelled key counts as present, so it is reported once.
+                # A misspelled key counts as its field, so this is not reported as missing too.
                 suggestion = find_nearest_name(key, shape.fields)
                 field_name = suggestion if suggestion and suggestion not in part.node.data else None
             if field_name is None:
@@ -347,7 +349,6 @@ class _FleetObjectReader:
             value = self._read_value(field_part, shape.fields[field_name], block_schema)
             if value is not None:
                 values[name] = value
-        # Report missing keys of a mapping and violations of its rules.
         for key, field_shape in shape.fields.items():
             if field_shape.is_required and key not in found_fields:
                 field_part = replace(part, path=(*part.path, get_block_name(key, field_shape)))
@@ -369,11 +370,13 @@ class _FleetObjectReader:
         # The document may have an empty key, which is no field.
         has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
-        if location.path not in self.reported_paths:
+        if location.path not in self.reported_paths:  # one finding per value is enough
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str | None:
-        """Return the field of a key; report an unknown key and return None."""
+        """Return the field of a key: the key itself, or the new name of an old one (a correction). Return None for an
+        unknown key, or one not served in this version, after reporting it.
+        """
         field_shape = shape.fields.get(key)
         if field_shape is not None:
             if field_shape.versions and self.version not in field_shape.versions:
@@ -393,7 +396,7 @@ class _FleetObjectReader:
         return None
 
     def _read_list(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> list[Any]:
-        """Return the items of a list; leniently, a mapping is its only item."""
+        """Return the items of a list, or a mapping as its only item (a correction); [] if rejected."""
         items_shape = shape.items
         assert items_shape is not None
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
@@ -418,7 +421,7 @@ class _FleetObjectReader:
         return items
 
     def _read_string_map(self, part: _DocumentPart) -> dict[str, str] | None:
-        """Return a mapping of texts, such as labels."""
+        """Return a mapping of texts, such as labels, without rejected entries; None if it is no mapping."""
         if not isinstance(part.node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping of strings.")
             return None
@@ -426,13 +429,13 @@ class _FleetObjectReader:
         for key in part.node.data:
             entry = part.get_field(key, key)
             self.locations[entry.path] = entry.node.position
-            value = None if self._report_ellipsis(entry) else self._read_scalar(entry, _TEXT)
+            value = None if self._report_ellipsis(entry) else self._read_scalar(entry, FieldShape(FieldKind.TEXT))
             if value is not None:
                 entries[key] = value
         return entries
 
     def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
-        """Return a flag, number or text by its shape; leniently, a number or boolean is read as its text."""
+        """Return a flag, number or text, or a number or boolean as text (a correction); None if rejected."""
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
         if fault is not None and fault.intended_text:

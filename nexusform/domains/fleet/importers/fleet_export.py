@@ -24,13 +24,10 @@ _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
 _PARENT: Final = f"{_PREFIX}parent-CRP"
 _POLICY_INDEX: Final = f"{_PREFIX}policy-index"
 _RESOURCE_INDEX: Final = f"{_PREFIX}resource-index"
-_NUMBER: Final = f"{_PREFIX}number-of-clusters"
-_PREVIOUS: Final = f"{_PREFIX}previous-binding-state"
 _STATES: Final = ("Scheduled", "Bound", "Unscheduled")
 # Rest of a snapshot's name after its placement's: index and part.
 _POLICY_SUFFIX: Final = re.compile(r"-(\d{1,9})")
 _RESOURCE_SUFFIX: Final = re.compile(r"-(\d{1,9})-(?:snapshot|\d+)")
-_ANY_SUFFIX: Final = re.compile(r"-\d+(?:-snapshot|-\d+)?$")
 _OVERRIDE_LISTS: Final = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
 _OVERRIDE_KINDS: Final = ("ClusterResourceOverrideSnapshot", "ResourceOverrideSnapshot")
 
@@ -53,7 +50,6 @@ _PENDING_REASONS: Final = (
     "NotAllWorkAreAvailable",
 )
 # Failure reasons also appear before any response; the message distinguishes them.
-_IN_PROGRESS: Final = "has not yet completed"
 _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resources: "
 
 
@@ -124,9 +120,9 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
     """Return a placement with its bindings, its latest policy snapshot and its resource snapshots."""
     placement_objects = created.get(ObservedPlacement(manifest).key, [])
     bindings = [_read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS]
-    # If an evicted binding is still in deletion, its successor counts.
     by_cluster: dict[str, ObservedBinding] = {}
-    for binding in bindings:
+    for binding in bindings:  # None: not readable
+        # If an evicted binding is still in deletion, its successor on the cluster counts.
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
     resource_snapshots = [item for item in placement_objects if item.kind in _RESOURCE_SNAPSHOT_KINDS]
@@ -135,13 +131,13 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
     policy_snapshots = [item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS]
     policies = {item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in policy_snapshots}
     policy = _find_latest(policy_snapshots, policies)
-    if policy is None:
+    if policy is None:  # none captured: the policy fields stay unset
         return placement
     return replace(
         placement,
         policy_index=policies[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
-        number_of_clusters=parse_integer(_read_annotations(policy).get(_NUMBER)),
+        number_of_clusters=parse_integer(_read_annotations(policy).get("kubernetes-fleet.io/number-of-clusters")),
         rejections={
             get_text(decision, "clusterName"): get_text(decision, "reason")
             for decision in list_mappings(policy.body, "status", "targetClusters")
@@ -157,19 +153,19 @@ def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]
 
 
 def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedResourceSnapshot, ...]:
-    """Return the resource snapshots of a placement by index, the latest last; one may have several manifests."""
-    numbers = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
+    """Return the resource snapshots of a placement (`owner`), the latest last. A large one has several parts."""
+    indexes = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
     objects: dict[int, list[Manifest]] = {}
-    # The master of a snapshot in parts has the longest name: `-snapshot` before `-0`.
+    # The first part is named `web-2-snapshot`, further ones `web-2-0`, `web-2-1`.
     for manifest in sorted(manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)):
-        number = numbers[manifest.name]
-        if number is not None:
+        index = indexes[manifest.name]
+        if index is not None:
             bodies = list_mappings(manifest.body, "spec", "selectedResources")
-            objects.setdefault(number, []).extend(build_manifests(bodies))
-    latest = _find_latest(manifests, numbers)
-    newest = numbers[latest.name] if latest is not None else None
-    ordered = sorted(objects, key=lambda number: (number == newest, number))
-    return tuple(ObservedResourceSnapshot(number, tuple(objects[number])) for number in ordered)
+            objects.setdefault(index, []).extend(build_manifests(bodies))
+    latest = _find_latest(manifests, indexes)
+    latest_index = indexes[latest.name] if latest is not None else None
+    ordered = sorted(objects, key=lambda index: (index == latest_index, index))
+    return tuple(ObservedResourceSnapshot(index, tuple(objects[index])) for index in ordered)
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
@@ -187,7 +183,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
         return None
     score = get_mapping(spec, "clusterDecision", "clusterScore")
     progress, message = _determine_binding_progress(manifest)
-    previous_state = _read_annotations(manifest).get(_PREVIOUS)
+    previous_state = _read_annotations(manifest).get("kubernetes-fleet.io/previous-binding-state")
     return ObservedBinding(
         cluster=cluster,
         state=str(state),
@@ -211,7 +207,9 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
-    """Return the progress of a binding's cluster and the message of its first failure, in its latest generation."""
+    """Return the progress of a binding's cluster (`READY`, `WAITING`, `FAILED` or `OVERRIDE_FAILED`) and the message of
+    its first failure, "" for none. Conditions of an earlier generation do not count.
+    """
     generation = get_value_at_path(binding.body, "metadata", "generation")
     conditions: dict[str, Mapping[str, Any]] = {}
     for condition in list_conditions(binding.body):
@@ -220,11 +218,11 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
     for step in _CONDITION_STEPS:
         condition = conditions.get(step, {})
         if condition.get("status") != "False" or condition.get("reason") in _PENDING_REASONS:
-            continue
+            continue  # no failure
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        return WAITING if _IN_PROGRESS in message else FAILED, message  # the reason is the same for both
+        return WAITING if "has not yet completed" in message else FAILED, message  # the reason is the same for both
     is_done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
     return READY if any(is_done) else WAITING, ""
 
@@ -269,17 +267,17 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
                 users.setdefault((key, binding.namespace, name), []).append(binding)
     captured_kinds = {kind for kind, _, _ in captured}
     reported_kinds: set[str] = set()
-    for (key, _, name), bindings in users.items():
+    for (key, _namespace, name), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
         subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
         kind = kinds[key][BINDING_KINDS.index(first.kind)]
+        if kind in reported_kinds:
+            continue
         if kind in captured_kinds:
             text = f"{key} {name} was not captured, so its content is unknown. {subject} it."
         else:
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
-        if kind in reported_kinds:
-            continue
-        reported_kinds |= {kind} - captured_kinds
+            reported_kinds.add(kind)
         yield build_problem(first.file, first.find_position("spec", key), "not-captured", text, Severity.WARNING)
 
 
@@ -313,15 +311,17 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
         return label_value
     neighbours = (owner for namespace, owner in placements if namespace == manifest.namespace)
     owners = (owner for owner in neighbours if manifest.name.startswith(f"{owner}-"))
-    return max(owners, key=len, default=_ANY_SUFFIX.sub("", manifest.name))
+    return max(owners, key=len, default=re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name))
 
 
-def _find_latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None]) -> Manifest | None:
+def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]) -> Manifest | None:
+    """Return the snapshot labelled as the latest, or else the one with the highest index; None without any."""
     labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
-    return max(labelled or snapshots, key=lambda snapshot: (numbers[snapshot.name] or 0, snapshot.name), default=None)
+    return max(labelled or snapshots, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None)
 
 
 def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:
+    """Return the index of a snapshot from a label, else from its name after its owner's; None if neither has it."""
     label_index = parse_integer(snapshot.labels.get(label))
     return _parse_snapshot_index(snapshot.name, owner, suffix_pattern) if label_index is None else label_index
 
@@ -353,7 +353,6 @@ def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
 _KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _HELM: Final = "helm.toolkit.fluxcd.io"
 _ARGO: Final = "argocd.argoproj.io"
-_TRACKING: Final = f"{_ARGO}/tracking-id"
 # Label of objects created by a Managed Fleet Namespace on an Azure hub; an admission policy rejects changes
 # by others. Source: KubeFleet pkg/webhook/managedresource.
 _AZURE_LABEL: Final = "fleet.azure.com/managed-by"
@@ -369,7 +368,7 @@ def find_external_manager(manifest: Manifest) -> str:
         name = labels.get(f"{prefix}/name")
         if name:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
-    tracking_id = annotations.get(_TRACKING)
+    tracking_id = annotations.get(f"{_ARGO}/tracking-id")
     if tracking_id:
         return f"Argo CD application {tracking_id.partition(':')[0]}"
     instance = labels.get(f"{_ARGO}/instance")

@@ -16,8 +16,6 @@ from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.scheduling.bindings import Health
 
 _NO_LOCATION: Final = TextPosition(0, 0)
-_HEARTBEAT_LIMIT: Final = timedelta(minutes=5)
-_MEMBER_NAME_LABEL: Final = "kubernetes-fleet.io/member-name"
 
 
 class ObservedMember(Struct, frozen=True):
@@ -46,8 +44,8 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     usage = status.get_node("resourceUsage")
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
     labels = _read_string_map(root.get_node("metadata", "labels"))
-    labels.pop(_MEMBER_NAME_LABEL, None)
-    namespaces = None
+    labels.pop("kubernetes-fleet.io/member-name", None)  # added by the hub
+    namespaces = None  # not collected
     if not _find_condition(status, "NamespaceCollectionSucceeded").is_absent:
         namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
     return ObservedMember(
@@ -105,12 +103,12 @@ def _read_time(node: Node) -> datetime | None:
     return parse_time(node.text) if node.text else None
 
 
-def _is_heartbeat_old(time: datetime | None, now: datetime | None) -> bool:
-    return time is None or (now is not None and now - time > _HEARTBEAT_LIMIT)
+def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
+    return time is None or (now is not None and now - time > timedelta(minutes=5))  # now None: unknown, so not old
 
 
 def _determine_member_health(root: Node, now: datetime | None) -> Health:
-    """Return the first reason for ineligibility as health."""
+    """Return the first reason for ineligibility as health; Healthy without one, or without a captured status."""
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
     if root.get_node("status").is_absent:
@@ -119,7 +117,7 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
     joined, healthy = _find_condition(agent, "Joined"), _find_condition(agent, "Healthy")
     if agent.is_absent:
         return Health.NO_AGENT
-    if _is_heartbeat_old(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
+    if _is_older_than_limit(_read_time(agent.get_node("lastReceivedHeartbeat")), now):
         return Health.NO_HEARTBEAT
     if joined.get_node("status").text != "True":
         return Health.NOT_JOINED
@@ -127,5 +125,5 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
         return Health.NO_HEALTH
     if healthy.get_node("status").text == "True":
         return Health.HEALTHY
-    is_prolonged = _is_heartbeat_old(_read_time(healthy.get_node("lastTransitionTime")), now)
+    is_prolonged = _is_older_than_limit(_read_time(healthy.get_node("lastTransitionTime")), now)
     return Health.UNHEALTHY if is_prolonged else Health.RECENTLY_UNHEALTHY

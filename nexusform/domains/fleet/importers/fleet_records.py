@@ -258,7 +258,7 @@ class RunRecord(Struct, frozen=True):
     def build_note(self) -> dict[str, Any]:
         """Return the record as plain data, without unknown values."""
         fields: dict[str, Any] = json.decode(json.encode(self))
-        # Empty overrides are information; empty progress is not.
+        # Empty overrides are written (None: not recorded), empty progress is not.
         defaults = {"done": [], "ended": False, "objects": []}
         known_fields = {name: value for name, value in fields.items() if value is not None}
         return {name: value for name, value in known_fields.items() if name not in defaults or value != defaults[name]}

@@ -92,7 +92,7 @@ _SELECTOR_FIELDS: Final = {**_OBJECT_FIELDS, "labelSelector": _LABELS, "selectio
 def _check_placement_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Yield violations for fields unsupported by the placement type, even if empty."""
     kind = policy.get("placementType") or "PickAll"
-    if not isinstance(kind, str):
+    if not isinstance(kind, str):  # rejected by its own shape
         return
     forbidden = {
         "PickFixed": ("affinity", "numberOfClusters", "topologySpreadConstraints", "tolerations"),
@@ -216,7 +216,7 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
         if selector.get("group") == "" and selector.get("version") == "v1"
     ]
     scoped = [selector for selector in namespaces if selector.get("selectionScope") == "NamespaceWithResourceSelectors"]
-    if not scoped:
+    if not scoped:  # the scope is not used
         return
     if len(scoped) > 1:
         text = "only one namespace selector with NamespaceWithResourceSelectors mode is allowed."
@@ -298,6 +298,7 @@ _STAGES: Final = _make_object({"stages": _make_required(_make_object_list(_STAGE
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
+    """Yield a violation if the snapshot index of a run is no number."""
     index = spec.get("resourceSnapshotIndex")
     if isinstance(index, str) and index and not index.isdecimal():
         text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'

@@ -35,8 +35,6 @@ _SERVER_ANNOTATIONS: Final = (
     "deprecated.daemonset.template.generation",
     "deployment.kubernetes.io/revision",
 )
-_APPROVAL_KINDS: Final = ("ClusterApprovalRequest", "ApprovalRequest")
-_BOOTSTRAPPING: Final = "kubernetes.io/bootstrapping"
 _KUBERNETES_KINDS: Final = frozenset(
     {
         ("apiregistration.k8s.io", "APIService"),
@@ -55,15 +53,17 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
     if is_deleting(manifest.body):
         return False
     if is_fleet_group(manifest.group) and not is_envelope(manifest):
-        return manifest.kind in API_KINDS
-    if find_selection_exclusion(manifest, services) is not None or _BOOTSTRAPPING in manifest.labels:
+        return manifest.kind in API_KINDS  # others are created by the hub: bindings, snapshots, Works
+    if find_selection_exclusion(manifest, services) is not None or "kubernetes.io/bootstrapping" in manifest.labels:
         return False
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
     return not is_system_class and (manifest.group, manifest.kind) not in _KUBERNETES_KINDS
 
 
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without server fields, so equal exports have equal text. Granted approvals stay."""
+    """Return an object without status and other server fields, keys sorted, so equal exports have equal text. The
+    condition of a granted approval stays: users set it.
+    """
     cleaned = copy.deepcopy({name: value for name, value in body.items() if name != "status"})
     metadata = cleaned.get("metadata")
     if isinstance(metadata, dict):
@@ -78,7 +78,7 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))
     if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
         strip_kind(cleaned)
-    if cleaned.get("kind") in _APPROVAL_KINDS:
+    if cleaned.get("kind") in ("ClusterApprovalRequest", "ApprovalRequest"):
         verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
         if ("Approved", "True") in verdicts:
             cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
@@ -89,7 +89,7 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 def _remove_assigned_service_fields(body: dict[str, Any]) -> None:
     """Remove the addresses and node ports assigned by the hub to a Service."""
     spec = body["spec"]
-    if spec.get("clusterIP") != "None":
+    if spec.get("clusterIP") != "None":  # set by the user for a headless Service
         spec.pop("clusterIP", None)
         spec.pop("clusterIPs", None)
     spec.pop("healthCheckNodePort", None)
@@ -100,7 +100,7 @@ def _remove_assigned_service_fields(body: dict[str, Any]) -> None:
 def _strip_job_assignments(body: dict[str, Any]) -> None:
     """Remove the selector and labels assigned by the hub to a Job."""
     spec = body["spec"]
-    if spec.get("manualSelector"):
+    if spec.get("manualSelector"):  # set by the user
         return
     spec.pop("selector", None)
     for metadata in list_objects([body.get("metadata"), get_value_at_path(spec, "template", "metadata")]):

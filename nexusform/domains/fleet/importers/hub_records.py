@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, product
+from itertools import product
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -70,12 +70,12 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
         valid_condition, executed_condition = conditions.get("Valid", {}), conditions.get("Executed", {})
         is_invalid = valid_condition.get("status") == "False"
         if not is_invalid and executed_condition.get("status") not in ("True", "False"):
-            continue
+            continue  # not completed
         spec = get_mapping(manifest.body, "spec")
         yield ObservedEviction(
-            manifest.name,
-            get_text(spec, "placementName"),
-            get_text(spec, "clusterName"),
+            name=manifest.name,
+            placement=get_text(spec, "placementName"),
+            cluster=get_text(spec, "clusterName"),
             valid=not is_invalid,
             executed=executed_condition.get("status") == "True",
             reason=get_text(valid_condition if is_invalid else executed_condition, "message"),
@@ -83,7 +83,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 
 
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
-    """Yield the staged runs that started or failed to start."""
+    """Yield the staged runs started, or failed to start; others have no condition Initialized."""
     manifests = tuple(manifests)
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
@@ -108,9 +108,7 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     stages = [*update_stages, get_mapping(status, "deletionStageStatus")]
     clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}
     all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
-    # The approval requests granted in stage status.
-    parts = product(stages, _TASK_STATUSES)
-    tasks = chain.from_iterable(list_mappings(stage, key) for stage, key in parts)
+    tasks = [task for stage, key in product(stages, _TASK_STATUSES) for task in list_mappings(stage, key)]
     granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
     granted = [get_text(task, "approvalRequestName") for task in granted_tasks]
     return ObservedRun(
@@ -136,8 +134,8 @@ def _get_cluster_name(cluster: Mapping[str, Any]) -> str:
     return get_text(cluster, "clusterName")
 
 
-def _has_true_condition(part: Mapping[str, Any], condition: str) -> bool:
-    return _index_conditions({"status": part}).get(condition, {}).get("status") == "True"
+def _has_true_condition(status: Mapping[str, Any], condition: str) -> bool:
+    return _index_conditions({"status": status}).get(condition, {}).get("status") == "True"
 
 
 def _index_conditions(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

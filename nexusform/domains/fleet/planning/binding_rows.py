@@ -65,16 +65,18 @@ TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
 def build_binding_rows(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
 ) -> Iterator[PlacementChange]:
-    """Build the rows of one placement: removed bindings, then added and changed, then kept ones."""
+    """Build the rows of one placement: removed bindings, then added and changed, then kept ones. `rejected` are the
+    reasons against the clusters not picked, written to every row of a binding after the plan.
+    """
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
-    planned = index_by_cluster(placement.bindings)
+    planned_bindings = index_by_cluster(placement.bindings)
     for cluster in sorted(prior_bindings):
-        if cluster not in planned or cluster in placement.released_clusters:
+        # A released binding (evicted, or its member re-created) is removed even if the cluster is picked again.
+        if cluster not in planned_bindings or cluster in placement.released_clusters:
             trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
             yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
     for cluster in placement.hub_moves.removed_clusters:
-        if cluster not in planned:
-            # Removed on the hub since the last apply: nothing is there to change.
+        if cluster not in planned_bindings:  # removed on the hub since the last apply: nothing is there to change
             yield PlacementChange(
                 address=placement.spec.instance.address,
                 kind=KIND,
@@ -88,7 +90,8 @@ def build_binding_rows(
                 provenance=_OBSERVED,
             )
     kept_rows = []
-    for cluster, binding in sorted(planned.items()):
+    for cluster, binding in sorted(planned_bindings.items()):
+        # The binding after a released one is new: it has no prior.
         prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
         row = _build_current_binding_row(placement, prior, binding, members, rejected)
         if row.action is PlacementAction.KEEP:
@@ -108,8 +111,8 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
-    """Return the trigger of a removed binding: eviction or deletion, scheduling cycle, staged run, or policy."""
-    lost_bindings = placement.lost_bindings
+    """Return the first trigger of a removal: eviction or deletion, scheduling cycle, staged run, or changed policy."""
+    lost_bindings = placement.lost_bindings  # evicted or deleted ones
     if cluster in lost_bindings:
         return lost_bindings[cluster]
     if cluster in placement.scheduling.release_triggers:
@@ -121,6 +124,7 @@ def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
 def _build_removed_row(
     address: Address, binding: Binding, trigger: Trigger, step: tuple[str, RolloutStep] | None = None
 ) -> PlacementChange:
+    """Build the row of a removed binding; `step` is the rollout step removing it, with the cause of the rollout."""
     row = PlacementChange(
         address=address,
         kind=KIND,
@@ -137,9 +141,10 @@ def _build_removed_row(
 
 
 def _add_rollout_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep] | None) -> PlacementChange:
+    """Return the row with stage, group and waits of its rollout step, given with the cause of the rollout."""
     if rollout_step is None:
         return row
-    step = rollout_step[1]
+    _cause, step = rollout_step
     return replace(row, stage=step.stage, group=step.group, waits_for=step.waits_for)
 
 
@@ -148,14 +153,15 @@ def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep] | 
     if rollout_step is None:
         return reason
     cause, step = rollout_step
-    location = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
+    # Only staged runs have stages. The groups of a rolling update are its waves.
+    step_text = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
     wait = f", after {step.waits_for}" if step.waits_for else ""
-    return f"{reason}; {location}{wait}" if reason else f"{location}{wait}"
+    return f"{reason}; {step_text}{wait}" if reason else f"{step_text}{wait}"
 
 
 def _get_scores(binding: Binding) -> dict[str, int]:
     if binding.affinity_score is None or binding.topology_spread_score is None:
-        return {}
+        return {}  # picked by name (PickFixed)
     return {"topology_spread_score": binding.topology_spread_score, "affinity_score": binding.affinity_score}
 
 
@@ -169,7 +175,7 @@ def _build_current_binding_row(
     """Build the row of a binding after the plan; `prior` is None for a new one."""
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     step = placement.find_rollout_step(binding.cluster)
-    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
+    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # a kept binding takes no step
         reason = _format_binding_reason(reason, step)
     row = PlacementChange(
         address=placement.spec.instance.address,
@@ -191,24 +197,25 @@ def _build_current_binding_row(
 def _determine_binding_action(
     placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
-    """Return the action on a binding, its trigger and the reason as text."""
+    """Return the action on a binding after the plan (place, update or keep), its trigger, "" for none, and the reason
+    as text. `prior` is the binding before the plan, None for a new one.
+    """
     cluster = binding.cluster
     if prior is None:
         trigger = placement.scheduling.pick_triggers.get(cluster, Trigger.PLACEMENT_CREATED)
         reason = f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}"
         return PlacementAction.PLACE, str(trigger), reason
-    rolled_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
-    new_resources = prior.resource_snapshot != binding.resource_snapshot
-    if prior.state is not binding.state or new_resources or rolled_overrides:
-        # The trigger of a changed binding: unscheduled, picked again, or other resources.
+    has_new_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
+    has_new_resources = prior.resource_snapshot != binding.resource_snapshot
+    if prior.state is not binding.state or has_new_resources or has_new_overrides:
         if binding.state is BindingState.UNSCHEDULED:
-            trigger = _find_removal_trigger(placement, binding.cluster)
-        elif prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduling.pick_triggers:
-            trigger = placement.scheduling.pick_triggers[binding.cluster]
-        else:
+            trigger = _find_removal_trigger(placement, cluster)
+        elif prior.state is BindingState.UNSCHEDULED and cluster in placement.scheduling.pick_triggers:
+            trigger = placement.scheduling.pick_triggers[cluster]  # picked again before its removal
+        else:  # rolled out: bound, or with other resources or overrides
             trigger = Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
         return PlacementAction.UPDATE, str(trigger), TRIGGER_REASONS.get(trigger, "")
-    if placement.spec.apply_strategy_changed and binding.has_resources:
+    if placement.spec.apply_strategy_changed and binding.has_resources:  # it needs no rollout
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
@@ -217,21 +224,20 @@ def _determine_binding_action(
 
 
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return the trigger and the reason of a kept binding. Triggers are member changes that must not move it,
-    and staged runs still to reach it; other reasons have none, and such rows are listed with all kept ones.
+    """Return the trigger and the reason of a kept binding, "" for none. Triggers are a staged run still to reach it, a
+    move on the hub, or a member change not allowed to move it. Rows without one are listed with all kept ones.
     """
-    cause_and_step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
-    if cause_and_step is not None and cause_and_step[1].status == LATER:
-        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', cause_and_step)}: not reached by this plan"
+    rollout_step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
+    if rollout_step is not None and rollout_step[1].status == LATER:  # (cause, step)
+        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', rollout_step)}: not reached by this plan"
+    # Changed resources or overrides need a staged run with strategy External.
     if placement.current.staged_trigger is not None and binding.has_resources:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
     replaced_cluster = placement.hub_moves.replaced_clusters.get(binding.cluster)
-    if replaced_cluster is not None:
-        move_text = (
-            f"moved on the hub: {replaced_cluster} -> {binding.cluster}" if replaced_cluster else "added on the hub"
-        )
-        return str(Trigger.MOVED_ON_THE_HUB), move_text
+    if replaced_cluster is not None:  # a new cluster since the last apply; "" replaces none
+        move_text = f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
+        return str(Trigger.MOVED_ON_THE_HUB), move_text if replaced_cluster else "added on the hub"
     if (
         binding.state is BindingState.UNSCHEDULED
         and not placement.spec.is_external
@@ -241,19 +247,21 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
     if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
-        return "", ""
+        return "", ""  # nothing changed
     request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
+    # The change can start scheduling cycles, but those of this placement did not run.
     if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
         return "", f"kept: {explain_kept_bindings(placement)}"
     return "", ""
 
 
 def explain_kept_bindings(placement: PlacementPlan) -> str:
-    """Return why a placement keeps its bindings although scheduling would differ now."""
+    """Return why a placement keeps its bindings although a fresh scheduling would differ now."""
     kind = placement.spec.configuration.placement_type
+    # An unfulfilled PickN is scheduled again, but only to add clusters.
     is_unfulfilled = kind is PlacementType.PICK_N and not placement.scheduling.is_fulfilled
     return NOT_MOVED_REASON if is_unfulfilled else KEPT_REASONS[kind]
 
@@ -265,7 +273,7 @@ _UPDATE: Final = str(RunStepKind.UPDATE)
 def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     """Build the timeline of a rolling update; None with one wave or none."""
     waves = placement.rollout.waves
-    if len(waves) <= 1:
+    if len(waves) <= 1:  # no order to show
         return None
     steps = tuple(_build_wave_steps(waves, placement.failing_clusters))
     return Rollout(placement.spec.instance.address, "rolling update", placement.snapshot_store.latest_index, steps)
@@ -274,7 +282,7 @@ def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
 def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
     """Yield the steps of every wave with their start: delete, update (failing clusters apart), wait."""
     start_seconds: float = 0
-    waits_for = ""
+    waits_for = ""  # the wait after the previous wave
     for number, wave in enumerate(waves, 1):
         updated = sorted((*wave.updated_clusters, *wave.bound_clusters))
         if wave.deleted_clusters:
@@ -286,7 +294,7 @@ def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> 
         if failing_updates:
             yield RolloutStep(_UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED)
         waits_for = ""
-        if wave.wait_seconds and number < len(waves):
+        if wave.wait_seconds and number < len(waves):  # nothing waits after the last wave
             yield RolloutStep(str(RunStepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
             start_seconds += wave.wait_seconds
             waits_for = format_duration(wave.wait_seconds)
@@ -296,7 +304,7 @@ def build_run_timeline(
     placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
 ) -> Rollout:
     """Build the timeline of a staged run with its `outcome`, before the run changes the placement's bindings."""
-    updated_clusters = {
+    updated_clusters = {  # before the run
         binding.cluster
         for binding in placement.bindings
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
@@ -308,22 +316,22 @@ def build_run_timeline(
 def _build_run_steps(
     steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
-    """Yield every step with its start and its condition. `updated_clusters` are finished before."""
+    """Yield every step with its start and the waits and approvals before. `updated_clusters` are up to date already."""
     start_seconds: float = 0
-    pending: float = 0  # the tasks of a stage run in parallel
+    pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel
     stage, group = "", 0
-    conditions: list[str] = []
+    conditions: list[str] = []  # waits and approvals not yet named by a step with clusters
     for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0
         if step.kind is RunStepKind.APPROVAL:
             conditions.append(step.task)
         elif step.kind is RunStepKind.WAIT:
-            pending = max(pending, step.wait_seconds)
+            pending_seconds = max(pending_seconds, step.wait_seconds)
             conditions.append(format_duration(step.wait_seconds))
         else:
             group += 1
-            start_seconds, pending = start_seconds + pending, 0
+            start_seconds, pending_seconds = start_seconds + pending_seconds, 0
         has_conditions = bool(step.clusters and conditions)
         yield RolloutStep(
             kind=str(step.kind),
@@ -345,6 +353,7 @@ def _determine_step_status(
     """Return the status of a step in this plan; `number` is its index in the run."""
     steps_taken = len(outcome.steps)
     if number >= steps_taken:
+        # Only the first step not taken can be the approval in the way of the run.
         is_next_approval = step.kind is RunStepKind.APPROVAL and number == steps_taken
         return WAITING if is_next_approval and outcome.pending_approval else LATER
     if not set(step.clusters).isdisjoint(outcome.blocking_clusters):

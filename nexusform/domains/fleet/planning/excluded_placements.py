@@ -33,8 +33,6 @@ _NODE_REMOVED: Final = "node_removed"
 _BINDING_REMOVED: Final = "binding_removed"
 _EXCLUDED_REASON: Final = "its resource is excluded from this plan"
 _FORGOTTEN_REASON: Final = "its resource is only removed from state"
-_MISSING_NODE_REASON: Final = "its node does not exist"
-_MISSING_MEMBER_REASON: Final = "its member is not in the fleet"
 
 
 class _ExclusionContext(Struct, frozen=True):
@@ -55,14 +53,14 @@ class _ExclusionContext(Struct, frozen=True):
         """Return why a pod has lost its node or does so in this plan, "" if the node exists."""
         if (cluster_id, node) in self.removed_nodes:
             return f"its node is removed or re-created, and {self.reason}"
-        node_names = self.existing_nodes.get(cluster_id)
-        return _MISSING_NODE_REASON if node and node_names is not None and node not in node_names else ""
+        node_names = self.existing_nodes.get(cluster_id)  # None: the nodes are not known, so none is missing
+        return "its node does not exist" if node and node_names is not None and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
         """Return why a binding has lost its member or does so in this plan, "" if the member exists."""
         if member in self.removed_members:
             return f"its member is removed from the fleet, and {self.reason}"
-        return _MISSING_MEMBER_REASON if self.is_member_missing(member) else ""
+        return "its member is not in the fleet" if self.is_member_missing(member) else ""
 
 
 def build_excluded_rows(
@@ -71,7 +69,9 @@ def build_excluded_rows(
     clusters: Mapping[str, NodeCluster],
     known_members: AbstractSet[str] | None,
 ) -> Iterator[PlacementChange]:
-    """Build a row per binding and pod outside the targets. `known_members` is None if a hub is unread."""
+    """Build a row per binding and pod of the objects not planned (-target, -exclude). `known_members` is None if a hub
+    could not be read and may have more.
+    """
     prior = _list_current_attributes(blocks.prior.instances)
     excluded = {address: values for address, values in prior.items() if not blocks.selection.has(address)}
     context = _build_exclusion_context(blocks, vms, clusters, known_members)
@@ -81,7 +81,9 @@ def build_excluded_rows(
 def list_forgotten_object_losses(
     blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Build a row for every forgotten binding and pod with a node or member that the plan removes or re-creates."""
+    """Build a row for every binding and pod of objects forgotten by a `removed` block (removed from state only), if the
+    plan removes or re-creates its node or member.
+    """
     forgotten = {
         address: instance.before
         for address, instance in blocks.instances.items()
@@ -101,33 +103,34 @@ def forget_on_forgotten_members(
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
     """
-    # The names of forgotten members and of their clusters, each with the cluster id.
-    forgotten_members: list[tuple[str, str]] = []
+    # Cluster ids of forgotten members, by member name (in rows of bindings) and by cluster name (in rows of pods).
+    forgotten_cluster_ids: dict[str, str] = {}
     for instance in blocks.instances.values():
         if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET:
             name = get_text(instance.before, "name")
             cluster_id = get_text(instance.before, "kubernetes_cluster_id") or name
-            forgotten_members.append((name, cluster_id))
-            forgotten_members.append((cluster_id.rpartition("/")[2], cluster_id))
-    forgotten = dict(forgotten_members)
-    if not forgotten:
+            forgotten_cluster_ids[name] = forgotten_cluster_ids[cluster_id.rpartition("/")[2]] = cluster_id
+    if not forgotten_cluster_ids:
         yield from rows
         return
-    context = _build_exclusion_context(blocks, vms, clusters, None, _FORGOTTEN_REASON)
+    context = _build_exclusion_context(blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON)
     for row in rows:
-        if row.action is PlacementAction.REMOVE and _is_on_forgotten_member(row, forgotten, context):
+        if row.action is PlacementAction.REMOVE and _is_on_forgotten_member(row, forgotten_cluster_ids, context):
             yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         else:
             yield row
 
 
-def _is_on_forgotten_member(row: PlacementChange, forgotten: Mapping[str, str], context: _ExclusionContext) -> bool:
-    """Return True if a removed binding or pod keeps running on a forgotten member."""
+def _is_on_forgotten_member(
+    row: PlacementChange, forgotten_cluster_ids: Mapping[str, str], context: _ExclusionContext
+) -> bool:
+    """Return True if the binding or pod of a removal row keeps running, since its member is only forgotten."""
     if isinstance(row.source, PodLocation):
-        cluster_id = forgotten.get(row.source.cluster, "")
+        cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
+        # Other triggers remove the pod itself, or its node.
         is_member_forgotten = row.trigger == _BINDING_REMOVED and bool(cluster_id)
         return is_member_forgotten and not context.explain_lost_node(cluster_id, row.source.node)
-    return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten
+    return row.trigger == Trigger.CLUSTER_LEFT and row.object in forgotten_cluster_ids
 
 
 def _build_exclusion_context(
@@ -137,14 +140,14 @@ def _build_exclusion_context(
     known_members: AbstractSet[str] | None,
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
-    """Build the context; `known_members` is None if a hub is unread. Members in state are never missing."""
+    """Build the context. Members in state are never missing; with `known_members` None (unread hub), no member is."""
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
     # The node names before the plan, by cluster id.
-    nodes: dict[str, set[str]] = {}
+    existing_nodes: dict[str, set[str]] = {}
     for vm_object in vms:
         if vm_object.prior.demand is not None:
-            names = nodes.setdefault(vm_object.prior.demand.cluster_id, set())
+            names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
     # The members removed from the fleet, re-created ones included. Forgotten members stay on the hub.
@@ -157,7 +160,7 @@ def _build_exclusion_context(
         members=collect_prior_members(instances, registries),
         removed_nodes=frozenset(_find_removed_nodes(vms)),
         removed_members=frozenset(str(get_value_at_path(member.before, "name")) for member in removed_members),
-        existing_nodes=nodes,
+        existing_nodes=existing_nodes,
         is_member_missing=lambda member: known_members is not None and member not in known_members | recorded_members,
         reason=reason,
     )
@@ -166,26 +169,31 @@ def _build_exclusion_context(
 def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Build a row for every binding and pod in state with a member or node missing from the refreshed state."""
     objects = _list_current_attributes(prior.instances)
-    # The node names of refreshed objects by cluster id; none on missing machines, or of a missing cluster.
+    # The node names of refreshed objects by cluster id, without nodes on missing machines.
     types = registries.resource_types
     sites = build_sites(build_inventory(objects.items(), types))[0]
     existing_nodes: dict[str, set[str]] = {}
     for address, instance in prior.state.instances.items():
         if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
-            existing_nodes[str(instance.current.attributes.get("id"))] = set()
+            existing_nodes[str(instance.current.attributes.get("id"))] = set()  # stays empty if the cluster is gone
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue
-        own_id = get_text(attributes, "id")
-        names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or own_id, set())
-        site = sites.get(own_id.partition("/")[0])
+        object_id = get_text(attributes, "id")  # `site/...`; an agent pool names its cluster, a cluster is one itself
+        names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or object_id, set())
+        site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):
             if site is not None and vm.placement.machine in site.machines:
                 names.update(vm.names)
-    members = collect_prior_members(prior.instances, registries)
-    missing_members = find_missing_members(prior, registries)
-    context = _ExclusionContext({}, members, frozenset(), frozenset(), existing_nodes, missing_members.__contains__)
+    context = _ExclusionContext(
+        clusters={},
+        members=collect_prior_members(prior.instances, registries),
+        removed_nodes=frozenset(),
+        removed_members=frozenset(),
+        existing_nodes=existing_nodes,
+        is_member_missing=find_missing_members(prior, registries).__contains__,
+    )
     for row in _build_excluded_placement_rows(objects, registries, context):
         if row.action is PlacementAction.LOSE:
             yield row
@@ -213,7 +221,7 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_lost(row, reason, Trigger.CLUSTER_LEFT) if reason else row
-            for member, member_workloads in workloads.items():
+            for member, member_workloads in workloads.items():  # of a placement: by member
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_lost_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:
@@ -234,7 +242,7 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
             continue
         actions = vm_object.request.actions
         for key in (*actions.removals, *actions.recreations, *actions.losses):
-            if key in vm_object.prior.existing:
+            if key in vm_object.prior.existing:  # others have no node yet
                 yield demand.cluster_id, vm_object.prior.existing[key].name
 
 
@@ -244,13 +252,14 @@ def _list_current_attributes(instances: Mapping[Address, InstanceState]) -> dict
 
 
 def _collect_member_names(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> frozenset[str]:
+    """Return the names of the fleet's members among the existing objects."""
     objects = _list_current_attributes(instances).items()
     members = [values for address, values in objects if registries.get_kind(address.type) is PlanningKind.MEMBER]
     return frozenset(str(values.get("name")) for values in members)
 
 
 def find_missing_members(prior: PriorState, registries: PluginRegistries) -> frozenset[str]:
-    """Return the members of state that a provider did not find."""
+    """Return the members in state missing from the refreshed state: a provider did not find them."""
     return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
 
 
@@ -261,19 +270,19 @@ def _build_lost_pod_rows(
     context: _ExclusionContext,
     member_reason: str = "",
 ) -> Iterator[PlacementChange]:
-    """Build the rows of an object's pods on one cluster: kept, or lost with their node, or member (`member_reason`)."""
+    """Build the rows of pods on one cluster: kept, or lost with their node, or with the member (`member_reason`)."""
     known_cluster = context.clusters.get(cluster_id)
     cluster, site_id = cluster_id.rpartition("/")[2], ""
     if known_cluster is not None:
         cluster, site_id = known_cluster.name, known_cluster.site_id
     for workload, pods in workloads.items():
         for name, values in pods.items():
-            note = parse_pod_record(values)
-            location = PodLocation(cluster, state=note.state)
-            if note.node:
-                location = PodLocation(cluster, note.node, note.machine, note.availability_zone)
-            node_reason = context.explain_lost_node(cluster_id, note.node)
-            reason = node_reason or member_reason
+            pod_record = parse_pod_record(values)
+            location = PodLocation(cluster, state=pod_record.state)
+            if pod_record.node:
+                location = PodLocation(cluster, pod_record.node, pod_record.machine, pod_record.availability_zone)
+            node_reason = context.explain_lost_node(cluster_id, pod_record.node)
+            loss_reason = node_reason or member_reason
             row = PlacementChange(
                 address=address,
                 kind="pod",
@@ -288,4 +297,4 @@ def _build_lost_pod_rows(
                 reason=_EXCLUDED_REASON,
             )
             trigger = _NODE_REMOVED if node_reason else _BINDING_REMOVED
-            yield _mark_lost(row, reason, trigger) if reason else row
+            yield _mark_lost(row, loss_reason, trigger) if loss_reason else row

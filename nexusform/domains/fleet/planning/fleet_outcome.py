@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field, json
+from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
@@ -20,12 +21,7 @@ from nexusform.domains.fleet.planning.object_ownership import build_ownership_wa
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import (
-    write_bindings,
-    write_conditions,
-    write_eviction,
-    write_policy_snapshot,
-)
+from nexusform.domains.fleet.planning.placement_records import write_bindings, write_conditions, write_eviction
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
@@ -67,18 +63,18 @@ _HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions",
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
-    """Yield the rejected clusters of scheduled placements, with reasons, in small fleets."""
+    """Yield the clusters rejected in this plan's scheduling cycles, with reasons; none of a placement with too many."""
     for placement in placements:
-        status = placement.scheduling.status
+        status = placement.scheduling.status  # None without a cycle
         if status is not None and len(status.unselected_decisions) <= _MAX_REJECTED_CLUSTERS:
             for decision in status.unselected_decisions:
                 yield RejectedCluster(placement.spec.instance.address, decision.cluster, decision.reason)
 
 
 def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tuple[Address, Mapping[str, Any]]]:
-    """Yield the bindings observed on a hub before the plan, as attributes."""
+    """Yield the attribute `bindings` of each placement found on a hub, as observed before the plan."""
     for placement in placements:
-        if placement.spec.observed_attributes:
+        if placement.spec.observed_attributes:  # {} if not found on a hub
             yield (placement.spec.instance.address, {"bindings": write_bindings(placement.spec.prior_bindings, {})})
 
 
@@ -107,11 +103,8 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Compute the attributes of a placement after the plan."""
+    """Compute the attributes of a placement after the plan. In deletion, or with invalid selectors, status stays."""
     prior = placement.spec.prior_attributes
-    by_cluster = {}
-    for cluster, workloads in sorted(placement.workloads.items()):
-        by_cluster[cluster] = {workload: dict(pods) for workload, pods in workloads.items()}
     # Unchanged bindings keep their provenance: observed ones stay observed.
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     recorded_bindings = get_mapping(prior, "bindings")
@@ -122,13 +115,16 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     }
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),
-        "policy_snapshot": write_policy_snapshot(placement.spec.policy_snapshot),
+        "policy_snapshot": asdict(placement.spec.policy_snapshot),
         "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
         "evictions": [
             *get_list(prior, "evictions"),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
         ],
-        "workloads": by_cluster,
+        "workloads": {
+            cluster: {workload: dict(pods) for workload, pods in workloads.items()}
+            for cluster, workloads in sorted(placement.workloads.items())
+        },
     }
     if placement.spec.is_being_deleted:
         return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
@@ -137,25 +133,26 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     attributes = attributes | predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
-        if recorded == predicted:
-            continue
-        # The order of state stays if only the order differs.
-        if sorted(map(format_canonical_json, recorded)) == sorted(map(format_canonical_json, predicted)):
-            attributes[name] = recorded
+        if recorded != predicted and sorted(map(format_canonical_json, recorded)) == sorted(
+            map(format_canonical_json, predicted)
+        ):
+            attributes[name] = recorded  # only the order differs, so nothing changed
     return attributes
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
-    """Return the selected objects; with staged runs, those of the version on the clusters if all have the same one."""
-    versions = {binding.resource_snapshot for binding in placement.bindings}
-    if not placement.spec.is_external or len(versions) != 1:
+    """Return the objects reported as selected: the current selection. With staged runs (strategy External), they are
+    those of the clusters' resource snapshot, if all have the same one and it is known.
+    """
+    snapshot_indexes = {binding.resource_snapshot for binding in placement.bindings}
+    if not placement.spec.is_external or len(snapshot_indexes) != 1:
         return placement.selection.manifests
-    snapshot = placement.snapshot_store.find_snapshot(next(iter(versions)))
+    snapshot = placement.snapshot_store.find_snapshot(snapshot_indexes.pop())
     return placement.selection.manifests if snapshot is None else snapshot.objects
 
 
 def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, Any]:
-    """Build the attributes of a placement with invalid selectors; the hub leaves it unchanged."""
+    """Build the attributes of a placement with invalid selectors; the hub only reports them in its first condition."""
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
     message = _format_invalid_selectors_message(placement.selection.selector_problem)
@@ -179,8 +176,8 @@ def build_placement_warnings(
     iterations: PlacementIterations,
     observed: ObservedHub,
 ) -> Iterator[Diagnostic]:
-    """Yield all warnings, placement by placement. An unread hub is an error already."""
-    namespaces: dict[str, set[str]] = {}
+    """Yield all warnings about placements, placement by placement."""
+    namespaces: dict[str, set[str]] = {}  # by cluster; needed for namespaced placements only
     if any(placement.spec.configuration.namespace for placement in placements):
         namespaces = _collect_planned_namespaces_by_cluster(placements, members, iterations)
         _add_observed_namespaces(namespaces, observed)
@@ -188,7 +185,7 @@ def build_placement_warnings(
     for placement in placements:
         yield from _warn_empty_selectors(placement)
         yield from _warn_missing_namespace(placement, namespaces)
-        if iterations.member_list.members or not observed.is_unread:
+        if iterations.member_list.members or not observed.is_unread:  # an unread hub is an error already
             yield from _warn_unscheduled_placement(placement, iterations)
         yield from _warn_old_property_name(placement, iterations)
         for cluster, content in placement.compute_final_resources().items():
@@ -208,7 +205,7 @@ def build_placement_warnings(
 
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about override changes that no rollout distributes."""
+    """Warn about override changes waiting for a later rollout: they start none of their own."""
     if placement.override_pending_clusters:
         names = format_list(placement.override_pending_clusters, 4)
         text = (
@@ -221,8 +218,8 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about clusters in state or in a hub's status without a binding on the hub."""
-    removed = placement.hub_moves.removed_clusters
+    """Warn about clusters without a binding on the hub: those in the hub's status, and those predicted in state."""
+    removed = placement.hub_moves.removed_clusters  # predicted in state
     deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
     if deleted:
         noun, verb = ("binding", "was") if len(deleted) == 1 else ("bindings", "were")
@@ -252,7 +249,7 @@ def _build_warning(
 
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about selectors without a match, or with invalid targets."""
+    """Warn about the first selector rejected by the hub, or else about every selector without a match."""
     in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
     selectors = placement.spec.configuration.selectors
     paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]
@@ -277,6 +274,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _collect_planned_namespaces_by_cluster(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], iterations: PlacementIterations
 ) -> dict[str, set[str]]:
+    """Return the namespaces of each cluster after the plan: collected by the hub, applied directly, or placed."""
     namespaces: dict[str, set[str]] = {}
     for member in list_planned_members(members):
         direct = collect_namespace_names(iterations.shared_objects.direct.get(member.name, {}))
@@ -288,11 +286,12 @@ def _collect_planned_namespaces_by_cluster(
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
-    """Add the namespaces of clusters with available objects, as reported by the hub."""
-    for (_, key), attributes in observed.placements.items():
-        names = {key.rpartition("/")[0]}
+    """Add the namespaces of clusters with available objects: the placement's own, and those of its latest snapshot."""
+    for (_type, key), attributes in observed.placements.items():
+        namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
+        names = {namespace}
         for snapshot in get_list(attributes, "resource_snapshots")[-1:]:
-            texts = [text for text in snapshot["objects"] if '"Namespace"' in text]
+            texts = [text for text in snapshot["objects"] if '"Namespace"' in text]  # few objects need parsing
             names |= collect_namespace_names(build_manifests(map(json.decode, texts)))
         for cluster, binding in get_mapping(attributes, "bindings").items():
             if binding.get("readiness") == READY:
@@ -300,8 +299,9 @@ def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: Observed
 
 
 def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+    """Warn about clusters without the namespace of a namespaced placement; `namespaces` are those of each cluster."""
     namespace = placement.spec.configuration.namespace
-    if not namespace or is_reserved_namespace(namespace):
+    if not namespace or is_reserved_namespace(namespace):  # reserved ones exist on every cluster
         return
     clusters = placement.compute_final_resources()
     lacking = [cluster for cluster in clusters if namespace not in namespaces.get(cluster, ())]
@@ -316,7 +316,7 @@ def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, s
 
 
 def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
-    """Warn if there are no members, scheduling stops, or too few clusters are eligible."""
+    """Warn if there are no members, scheduling stops, or too few clusters are eligible, in this order of precedence."""
     if not iterations.member_list.members:
         text = (
             f"No fleet_member_cluster is declared, so {placement.key} is placed on no cluster. "
@@ -332,7 +332,7 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
         yield _build_warning(placement, "scheduling-stopped", text)
         return
     status = placement.scheduling.status
-    if status is None or status.is_fulfilled:
+    if status is None or status.is_fulfilled:  # None: no cycle ran in this plan
         return
     reasons = [f"  - {decision.cluster}: {decision.reason}" for decision in status.unselected_decisions]
     message = status.condition.message
@@ -343,10 +343,11 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
 def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property that no member has."""
     policy = placement.spec.configuration.policy
-    if rename_policy_properties(policy, iterations.member_list) is policy:
+    if rename_policy_properties(policy, iterations.member_list) is policy:  # nothing to rename
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
+    # Without such a line, the policy is written in blocks.
     at_line, path = (f"manifest:{numbers[0]}: ", ("manifest",)) if numbers else ("", ("policy",))
     consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
     if placement.spec.configuration.accepts_old_names:
@@ -360,8 +361,8 @@ def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementItera
 
 
 def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about changes that require a new staged run."""
-    if placement.current.staged_trigger is None:
+    """Warn about changes of resources or overrides on clusters without a staged run in this plan."""
+    if placement.current.staged_trigger is None:  # nothing changed, or the strategy is not External
         return
     pending = [
         binding.cluster
@@ -379,17 +380,18 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
 
 
 def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
-    """Warn about machines with nodes of several picked members."""
-    clusters_on: dict[tuple[str, str], set[str]] = {}
+    """Warn about machines with nodes of several picked members; the text names the machine with most of them."""
+    clusters_on: dict[tuple[str, str], set[str]] = {}  # by site and machine
     for binding in placement.bindings:
         member = members.get(binding.cluster)
         if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
-            continue
+            continue  # not picked, or its nodes are not known
         for node in member.cluster.nodes:
             clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
-    shared_machines = {location: clusters for location, clusters in clusters_on.items() if len(clusters) > 1}
+    shared_machines = {machine: clusters for machine, clusters in clusters_on.items() if len(clusters) > 1}
     if not shared_machines:
         return
+    # Of equal counts, the last site and machine by name.
     (site, machine), clusters = max(sorted(shared_machines.items(), reverse=True), key=lambda item: len(item[1]))
     cluster_names = ", ".join(sorted(clusters))
     text = (
@@ -405,8 +407,8 @@ def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetM
 
 
 def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
-    """Warn that fresh scheduling would differ because the plan changes members. No binding moves for it."""
-    if placement.spec.is_new or placement.scheduling.abort is not None:
+    """Warn if a fresh scheduling would pick other clusters after this plan's changes of members; no binding moves."""
+    if placement.spec.is_new or placement.scheduling.abort is not None:  # just scheduled, or reported already
         return
     difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(iterations.member_list))
     verbs = []
@@ -433,13 +435,12 @@ _WORKLOAD_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 def find_placement_risks(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the warnings about one placement as (id, text)."""
+    """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
     objects = snapshots[-1].objects if snapshots else placement.selection.manifests
     workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
-    # Find moves of volume users; their volumes are empty on the new clusters.
     clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
     clusters_after = _collect_clusters_with_resources(placement.bindings)
     removed = sorted(clusters_before - clusters_after)
@@ -456,10 +457,10 @@ def find_placement_risks(
 
 
 def _find_wave_without_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Iterator[tuple[str, str]]:
-    """Find a wave that removes the last ready cluster before a new one is ready."""
+    """Yield a warning, as (id, text), about a wave removing the last ready cluster before a new one is ready."""
     ready = _collect_clusters_with_resources(placement.spec.prior_bindings)
     added = _collect_clusters_with_resources(placement.bindings) - ready
-    if not workloads or not ready or not added:
+    if not workloads or not ready or not added:  # nothing runs, or nothing moves
         return
     for number, wave in enumerate(placement.rollout.waves, 1):
         ready -= set(wave.deleted_clusters)
@@ -489,11 +490,11 @@ def _has_persistent_volume_claims(manifest: Manifest) -> bool:
 def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
-    """Find a spread over locations if all members share one."""
+    """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
         return
-    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]
+    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
         text = (
             f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "

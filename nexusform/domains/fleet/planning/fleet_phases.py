@@ -53,6 +53,7 @@ def find_planned_fleet(result: PlanResult) -> PlannedFleet | None:
 
 
 def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> DomainPhasesResult:
+    """Plan hub objects, placements and pods, with the clusters of VMs planned before."""
     vms = tuple(vms)
     external = collect_external_clusters(blocks.request, evaluation)
     pods = create_pod_phase(blocks, vms, external)
@@ -66,6 +67,7 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
 
 
 def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhasesResult:
+    """Plan a destroy: only removals, without an evaluation of the configuration."""
     vms = tuple(vms)
     outcome = build_destroy_outcome(blocks.instances.values())
     pods = create_pod_phase(blocks, vms, ExternalClusters())
@@ -75,6 +77,7 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 def _build_fleet_contribution(
     blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainPhasesResult:
+    """Combine the planned fleet with rows of excluded (-target) and lost objects, and functions for later questions."""
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:
@@ -82,10 +85,9 @@ def _build_fleet_contribution(
     decided_rows = (*outcome.rows, *pod_rows)
     rows = tuple(forget_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
     row_keys = {_get_row_key(row) for row in rows}
-    members = _collect_known_members(blocks, outcome)
-    outside_rows = (
-        row for row in build_excluded_rows(blocks, vms, pods.clusters, members) if _get_row_key(row) not in row_keys
-    )
+    known_members = _collect_known_members(blocks, outcome)
+    excluded_rows = build_excluded_rows(blocks, vms, pods.clusters, known_members)
+    outside_rows = (row for row in excluded_rows if _get_row_key(row) not in row_keys)
     lost_rows = {_get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)}
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
@@ -111,7 +113,7 @@ def _build_fleet_contribution(
 
 
 def _collect_known_members(blocks: BlockPlanner, outcome: FleetOutcome) -> frozenset[str] | None:
-    """Return the members known to this plan; None if an unread hub may have more."""
+    """Return the members known to this plan; None if it knows none, although a data block reads a hub."""
     sources = blocks.request.registries.data_sources
     reads_hub = any(
         block.mode == "data" and sources[block.type].kind is PlanningKind.HUB_EXPORT

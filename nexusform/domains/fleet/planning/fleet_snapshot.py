@@ -51,8 +51,8 @@ class FleetPodPredictor(Protocol):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
-        """Place the pods of a placement's resources on a cluster: workload -> pod -> record of its location.
-        The result may change while other pods are placed. `previous` are the objects there before the plan;
+        """Place the pods of a placement's resources on a cluster. Return workload -> pod -> record of its location,
+        perhaps changed while other pods are placed. `previous` are the objects there before the plan;
         `overrides_changed`: only overrides differ.
         """
         ...
@@ -71,21 +71,21 @@ class FleetPodPredictor(Protocol):
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
-    """Build a member as reported by the hub; with a cluster, its figures derive from the nodes and the `requests` of
-    its pods: thousandths of a CPU, and bytes.
+    """Build a member as reported by the hub. With a cluster (known nodes), its properties and resources derive from
+    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
         sku_counts = Counter(sku.name for sku in cluster.skus)
-        figures = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
-        figures[NODE_COUNT] = str(len(cluster.nodes))
-        properties = {**figures, **configuration.properties}
+        derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
+        derived[NODE_COUNT] = str(len(cluster.nodes))
+        properties = {**derived, **configuration.properties}  # configured ones win
         requested_cpu, requested_memory = requests
         cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
         resources = ResourceUsage(
-            _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
-            _build_quantities(cpu, memory),
-            _build_quantities(max(0, cpu - requested_cpu), max(0, memory - requested_memory)),
+            total=_build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
+            allocatable=_build_quantities(cpu, memory),
+            available=_build_quantities(max(0, cpu - requested_cpu), max(0, memory - requested_memory)),
         )
     return Member(
         name=configuration.name,
@@ -106,7 +106,7 @@ _USAGE_KINDS: Final = ResourceUsage.__struct_fields__
 
 
 def build_member_record(member: Member) -> dict[str, Any]:
-    """Return the watched fields of a member as plain data for state."""
+    """Return the fields of a member watched by a hub's scheduler, as plain data for state."""
     usage = member.resources
     return {
         "labels": dict(member.labels),
@@ -133,7 +133,7 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
         properties=dict(get_mapping(record, "properties")),
         resources=ResourceUsage(*(_parse_quantities(get_mapping(resources, kind)) for kind in _USAGE_KINDS)),
         health=Health(record.get("health", Health.HEALTHY)),
-        namespaces=None if namespaces is None else frozenset(namespaces),
+        namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
     )
 
 
@@ -173,18 +173,13 @@ class MemberClusters(Struct, frozen=True):
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Build the input of placements from the members."""
-    labels: dict[str, Mapping[str, str]] = {}
-    leaving: set[str] = set()
-    failing: set[str] = set()
-    for name, state in members.items():
-        if state.planned is None:
-            continue
-        labels[name] = state.planned.labels
-        if state.planned.is_leaving:
-            leaving.add(name)
-        if state.configuration is not None and state.configuration.apply_fails:
-            failing.add(name)
-    return MemberClusters(labels, frozenset(leaving), frozenset(failing))
+    planned = list_planned_members(members)
+    configurations = [state.configuration for state in members.values() if state.planned is not None]
+    return MemberClusters(
+        labels={member.name: member.labels for member in planned},
+        leaving=frozenset(member.name for member in planned if member.is_leaving),
+        failing=frozenset(item.name for item in configurations if item is not None and item.apply_fails),
+    )
 
 
 class ObservedHub(Struct, frozen=True):
@@ -211,7 +206,7 @@ class ObservedHub(Struct, frozen=True):
     is_unread: bool = False
 
     def get_placement(self, instance: Instance) -> Mapping[str, Any]:
-        """Return the observed attributes of a placement; {} for a re-created one."""
+        """Return the observed attributes of a placement; {} for one not found on a hub, or re-created by the plan."""
         if instance.is_replaced:
             return {}
         return self.placements.get((instance.type.name, instance.type.build_id(get_mapping(instance.config))), {})
@@ -240,11 +235,12 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
             placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
-            placements[placement.pop("type"), key] = placement
+            resource_type = placement.pop("type")
+            placements[resource_type, key] = placement
         for name, member_attributes in get_mapping(attributes, "member_clusters").items():
             values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
             members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
-        if attributes.get("read_at"):  # a dump may be outdated at the time of the apply
+        if attributes.get("read_at"):  # a live hub; a dump may be outdated at the time of the apply
             objects += build_manifests(map(json.decode, attributes["hub_objects"].values()))
             current_overrides += _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
         evictions.update(get_mapping(attributes, "evictions"))
@@ -276,7 +272,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return an error if data sources and providers of the configuration reach several hubs: a plan knows one fleet."""
+    """Return an error if data sources and providers reach several hubs, since a plan knows one fleet; [] otherwise."""
     urls: dict[str, str] = {}
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         if attributes.get("read_at"):  # a live hub
@@ -298,13 +294,12 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return an unread hub with the members bound in state; only their names are known."""
+    """Return the hub. If it could not be read, its members are those with bindings, only known by name."""
     if not observed.is_unread or observed.members:
         return observed
     recorded = [item.current.attributes for item in instances if item.current is not None]
-    names: set[str] = set()
-    for attributes in (*recorded, *observed.placements.values()):
-        names.update(get_mapping(attributes, "bindings"))
+    placements = (*recorded, *observed.placements.values())
+    names = {name for attributes in placements for name in get_mapping(attributes, "bindings")}
     return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
 
 
@@ -312,6 +307,7 @@ _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs
 
 
 def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]) -> T:
+    """Build the fleet object of a resource type (its name) from attributes; `kind` is the expected class."""
     build = types[name].build_fleet_object
     assert build is not None
     fleet_object = build(attributes)
@@ -325,7 +321,7 @@ def _index_overrides_by_snapshot_name(
     """Return current and former overrides of a hub by the name of their snapshot."""
     overrides = {}
     for name, manifest in get_mapping(observed, "override_snapshots").items():
-        namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]
+        namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]  # [namespace/]override-3
         resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
         metadata = json.decode(manifest)["metadata"]
         override = _build_object(types, resource_type, {**metadata, "manifest": manifest}, FleetOverride)
@@ -336,7 +332,7 @@ def _index_overrides_by_snapshot_name(
 def _read_objects(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
 ) -> Iterator[T]:
-    """Yield the objects in maps of a hub (with their resource types), parsed like the blocks of these types."""
+    """Yield the manifests in attributes of a hub (`maps`: with their resource types) as fleet objects of a class."""
     for name, resource_type in maps.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]

@@ -38,7 +38,7 @@ def build_object(instance: Instance, attributes: Values) -> FleetObject:
 
 
 def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlacement:
-    """Build the placement from attributes and the fields of other managers."""
+    """Build the placement from attributes and the recorded fields of other managers on its hub."""
     configured = build_object(instance, attributes)
     assert isinstance(configured, FleetPlacement)
     foreign_fields = _get_recorded_hub_data(instance).get(FOREIGN_FIELDS)
@@ -47,7 +47,7 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
     arguments = _merge_arguments(instance.type.schema, foreign_fields, _read_arguments(instance, attributes))
     placement = build_object(instance, {**attributes, "manifest": None, **arguments})
     assert isinstance(placement, FleetPlacement)
-    return replace(placement, accepts_old_names=configured.accepts_old_names)
+    return replace(placement, accepts_old_names=configured.accepts_old_names)  # a property of the dropped manifest
 
 
 def find_field_owner(instance: Instance, path: str) -> str:
@@ -61,14 +61,14 @@ def find_deleting_objects(instance: Instance) -> frozenset[str]:
 
 
 def _get_recorded_hub_data(instance: Instance) -> Values:
-    """Return the recorded hub data of an existing object that is kept."""
+    """Return the record of an object on its hub from the private note; {} without one, or for a re-created object."""
     return {} if instance.is_replaced else get_mapping(instance.prior_note, ON_HUB)
 
 
 def _read_arguments(instance: Instance, attributes: Values) -> Values:
     """Return the arguments, from the manifest if set, else from the blocks."""
     manifest = attributes.get("manifest")
-    if not isinstance(manifest, str):
+    if not isinstance(manifest, str):  # configured as blocks
         return attributes
     api = next(api for api in API_KINDS.values() if api.type_name == instance.type.name)
     lenient = attributes.get("lenient") is True
@@ -76,17 +76,17 @@ def _read_arguments(instance: Instance, attributes: Values) -> Values:
 
 
 def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -> dict[str, Any]:
-    """Merge configured arguments over foreign ones. Repeated blocks have one owner; default values are not sent."""
+    """Merge configured arguments over those of other managers, like a server-side apply."""
     merged: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         value = configured.get(name)
-        if name in foreign and (value is None or value == attribute.default):
+        if name in foreign and (value is None or value == attribute.default):  # a default is not sent to the hub
             merged[name] = foreign[name]
         elif name in configured:
             merged[name] = value
     for name, block in schema.blocks.items():
         value = configured.get(name)
-        if name not in foreign or (value and block.nesting is Nesting.LIST):
+        if name not in foreign or (value and block.nesting is Nesting.LIST):  # repeated blocks have one owner
             merged[name] = value
         elif value and foreign[name]:
             merged[name] = _merge_arguments(block.schema, foreign[name], value)
@@ -95,23 +95,23 @@ def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -
     return merged
 
 
-_ELEMENT_NAME: Final = "name"
-
-
 def merge_applied_objects(
     configured: Iterable[Manifest], previous: Iterable[Manifest], observed: Iterable[Manifest]
 ) -> Iterator[Manifest]:
-    """Yield the hub's `observed` objects after applying `configured`, previously applied as `previous`."""
+    """Yield the `configured` objects as they are on the hub after an apply: with the fields of other managers.
+    `previous` are those of the last apply, `observed` those on the hub now.
+    """
     observed_by_identity = {get_object_identity(manifest): manifest for manifest in observed}
     previous_by_identity = {get_object_identity(manifest): manifest for manifest in previous}
     for manifest in configured:
         identity = get_object_identity(manifest)
         observed_manifest, previous_manifest = observed_by_identity.get(identity), previous_by_identity.get(identity)
         if observed_manifest is None or previous_manifest is None:
-            yield manifest
+            yield manifest  # missing on the hub, or not applied before
             continue
         body = _merge_field(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
+        # Fields added by the server do not count as those of other managers.
         if applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest):
             applied = manifest
         yield applied
@@ -124,7 +124,7 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)
     observed_elements, configured_elements = _index_named_elements(observed), _index_named_elements(configured)
-    if not observed_elements or not configured_elements:
+    if not observed_elements or not configured_elements:  # a single value, or a list without names
         return configured
     return list(_merge_mapping(observed_elements, _index_named_elements(previous), configured_elements).values())
 
@@ -132,7 +132,7 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
 def _merge_mapping(
     observed: Mapping[str, Any], previous: Mapping[str, Any], configured: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Merge configured fields into observed ones; foreign ones are kept, those configured only before are removed."""
+    """Merge configured fields into observed ones, without those applied before but not configured any more."""
     merged: dict[str, Any] = {}
     for name, value in observed.items():
         if name in configured:
@@ -140,14 +140,14 @@ def _merge_mapping(
         elif name not in previous:
             merged[name] = value
         elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):
-            remaining = _merge_mapping(value, previous[name], {})
-            merged |= {name: remaining} if remaining else {}
+            foreign_fields = _merge_mapping(value, previous[name], {})
+            merged |= {name: foreign_fields} if foreign_fields else {}
     return {**merged, **{name: value for name, value in configured.items() if name not in merged}}
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:
-    """Return the elements of a list by name; none if the value is no list, or an element has no name."""
-    parts = value if isinstance(value, list | tuple) else ()
-    if not all(isinstance(get_value_at_path(part, _ELEMENT_NAME), str) for part in parts):
+    """Return the elements of a list by their field `name`; {} if the value is no list, or an element has no name."""
+    elements = value if isinstance(value, list | tuple) else ()
+    if not all(isinstance(get_value_at_path(element, "name"), str) for element in elements):
         return {}
-    return {part[_ELEMENT_NAME]: part for part in parts}
+    return {element["name"]: element for element in elements}

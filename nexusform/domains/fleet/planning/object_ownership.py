@@ -50,7 +50,7 @@ class SharedObjects(Struct, frozen=True):
 
 
 def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects) -> SharedObjects:
-    """Return the objects that several placements, or a placement and a direct manifest, may have."""
+    """Return the objects possibly applied by several placements, or by a placement and directly (`direct`)."""
     seen_objects: set[ObjectIdentity] = set().union(*direct.values())
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
@@ -69,10 +69,10 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
-    """Determine for each placement the objects owned by others, by cluster."""
+    """Determine the objects of each placement owned by others, and write them to its `ownership`, by cluster."""
     candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
     for placement, bindings, reached in placement_bindings:
-        if shared.objects and not placement.spec.configuration.is_report_only:
+        if shared.objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing
             for binding in bindings:
                 for candidate in _list_shared_objects_of_placement(placement, binding, reached, shared.objects):
                     candidates.setdefault((binding.cluster, candidate.object), []).append(candidate)
@@ -80,7 +80,7 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
     for (cluster, object_id), contenders in candidates.items():
         direct_object = shared.direct.get(cluster, {}).get(object_id)
         if direct_object is not None:
-            # New placements may not own an object that is also applied directly.
+            # The object exists without an owner of the fleet; placements new to it must take it over.
             owner, existing_manifest = direct_object
             for contender in (item for item in contenders if not item.is_existing):
                 reason = _explain_takeover_failure(contender, cluster, existing_manifest)
@@ -95,7 +95,7 @@ def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Determine the owner of an object among placements; the others get a conflict."""
+    """Determine an object's owner: the oldest placement with it, or the first. Others get a conflict or duplicate."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
     for contender in contenders:
@@ -127,8 +127,8 @@ class _OwnershipCandidate(Struct, frozen=True):
 def _list_shared_objects_of_placement(
     placement: PlacementPlan, binding: Binding, reached: AbstractSet[str], objects: frozenset[ObjectIdentity]
 ) -> Iterator[_OwnershipCandidate]:
-    """Yield the shared objects that a placement wants on a cluster."""
-    is_released = binding.cluster in placement.released_clusters
+    """Yield the shared objects wanted by a placement on a cluster; `reached` are the clusters of its rollout."""
+    is_released = binding.cluster in placement.released_clusters  # its objects are removed before
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
     objects_before = collect_object_identities(content_before.manifests) if content_before is not None else frozenset()
     is_untouched = binding.cluster not in reached
@@ -143,7 +143,7 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
     strategy = placement.spec.configuration.apply
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
-    if strategy.when_to_take_over != IF_NO_DIFF:
+    if strategy.when_to_take_over != IF_NO_DIFF:  # Always: differences do not matter
         return ""
     rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
@@ -159,7 +159,7 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
     """Yield a sentence for each object and owner recorded for two placements."""
-    clusters_of: dict[tuple[ObjectIdentity, str], list[str]] = {}
+    clusters_of: dict[tuple[ObjectIdentity, str], list[str]] = {}  # by object and the address of its owner
     for cluster, owners in sorted(placement.ownership.duplicates.items()):
         for object_and_owner in owners.items():
             clusters_of.setdefault(object_and_owner, []).append(cluster)
@@ -180,7 +180,7 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
             clusters_of.setdefault(object_and_conflict, []).append(cluster)
     for (object_id, conflict), clusters in clusters_of.items():
         cluster_names = format_first_items(clusters, _MAX_CLUSTERS)
-        if conflict.is_race:
+        if conflict.is_race:  # both add the object in this plan
             yield (
                 f"{conflict.owner} and {placement.address} both add {object_id.title} to {cluster_names} "
                 f"in this plan. One of them fails ({conflict.message}). The plan assumes that "

@@ -109,7 +109,7 @@ class RenderedResources(Struct, frozen=True):
 
     def has_same_overrides(self, other: RenderedResources) -> bool:
         """Return True if the bindings of both name the same override snapshots, like a hub's comparison."""
-        if self.overrides is None:
+        if self.overrides is None:  # not recorded
             return self.has_same_result(other)
         return self.overrides == other.overrides
 
@@ -136,12 +136,8 @@ def select_overrides(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
-
-    def is_selected(override: FleetOverride) -> bool:
-        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
-        return has_rule and is_any_affected(override, objects)
-
-    return tuple(filter(is_selected, overrides))
+    with_rule = [item for item in overrides if any(_is_rule_for_cluster(rule, labels) for rule in item.rules)]
+    return tuple(override for override in with_rule if is_any_affected(override, objects))
 
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
@@ -154,13 +150,13 @@ def _is_object_overridden(override: FleetOverride, manifest: Manifest) -> bool:
 
 
 def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
-    """Return the webhook errors of overrides (each with a flag for new ones) by position, each with the index
-    of its selector. Existing overrides have priority. Source: KubeFleet pkg/webhook and pkg/utils/validator,
-    {clusterresourceoverride,resourceoverride}.go.
+    """Return the webhook errors of overrides by position in the list, each as (index of the selector, None for the
+    whole override; text). `overrides` have a flag: True if the plan creates them. Existing ones have priority. Source:
+    KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     owners: dict[tuple[str, ObjectSelector], str] = {}
-    counts: Counter[str] = Counter()
+    counts: Counter[str] = Counter()  # by namespace, "" for cluster overrides
     new_flags = [is_new for _, is_new in overrides]
     for position in sorted(range(len(overrides)), key=new_flags.__getitem__):  # existing ones first
         override, is_new = overrides[position]
@@ -168,6 +164,7 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
         if is_new and counts[override.namespace] > MAX_OVERRIDES:
             conflicts.setdefault(position, []).append((None, _LIMIT_MESSAGES[override.kind]))
         for i, selector in enumerate(override.selectors):
+            # The first override with the selector owns it.
             owner = owners.setdefault((override.namespace, selector), override.name)
             if owner != override.name:
                 text = (
@@ -185,7 +182,7 @@ def _get_application_order_key(override: FleetOverride) -> tuple[bool, str, str]
 def render_resources(
     manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
-    """Return the objects of a placement rendered for one cluster."""
+    """Return a placement's objects with the overrides for one cluster; if one fails, unchanged and with the failure."""
     if not overrides:
         return RenderedResources(tuple(manifests))
     rendered: list[Manifest] = []
@@ -194,9 +191,10 @@ def render_resources(
         try:
             changed_manifest = _apply_object_overrides(manifest, overrides, cluster, labels, changes)
         except PatchError as problem:
+            # The hub shortens its text only for objects inside an envelope.
             reported_failure = _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
             return RenderedResources(tuple(manifests), failure=str(problem), reported_failure=reported_failure)
-        if changed_manifest is not None:
+        if changed_manifest is not None:  # None: an override deletes it
             rendered.append(changed_manifest)
     if not changes:
         return RenderedResources(tuple(manifests))
@@ -219,23 +217,20 @@ def _iterate_with_envelope(manifests: Iterable[Manifest]) -> Iterator[tuple[Mani
             yield manifest, None
 
 
-_CLIENT_ERROR: Final = "failed to process the request due to a client error"
-
-
 def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> str:
     """Return a hub's message about a failure inside an envelope. The hub removes as many bytes from the front
     as the final error has. Source: seen on a running hub; KubeFleet pkg/controllers/workgenerator,
     envelope.go and controller.go.
     """
     envelope_name = format_object_key(envelope.namespace, envelope.name)
-    error = f"{_CLIENT_ERROR}: {problem}"
+    error = f"failed to process the request due to a client error: {problem}"
     message = f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
     offset = len(f"{error}: ".encode("utf-8", "surrogatepass"))
     return message.encode("utf-8", "surrogatepass")[offset:].decode("utf-8", "replace")
 
 
 class ClusterRenderer:
-    """Objects of a placement rendered per cluster on demand. `labels` are those of the members, by name."""
+    """Objects of a placement with the overrides for each cluster, on demand. `labels` are the members' by name."""
 
     def __init__(
         self,
@@ -244,7 +239,7 @@ class ClusterRenderer:
         labels: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._manifests = manifests
-        self._objects = tuple(expand_envelopes(manifests)) if overrides else ()
+        self._objects = tuple(expand_envelopes(manifests)) if overrides else ()  # for the selection of overrides
         self._overrides = overrides
         self._labels = labels
         self._envelope_failure = _explain_invalid_envelope_content(manifests)
@@ -256,13 +251,13 @@ class ClusterRenderer:
         if cluster not in self._labels:
             return None
         if not self._overrides:
-            return self._unchanged
+            return self._unchanged  # one list for all clusters
         if cluster not in self._cache:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
             selected_overrides = select_overrides(self._overrides, self._objects, labels)
             names = tuple(override.snapshot_name for override in selected_overrides)
-            failure = rendered.failure or self._envelope_failure
+            failure = rendered.failure or self._envelope_failure  # a hub applies overrides first
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._cache[cluster]
 
@@ -273,13 +268,14 @@ def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
         for key, body in sorted(get_mapping(envelope.body, "data").items()):
             metadata = get_mapping(body, "metadata")
             namespace = str(metadata.get("namespace") or "")
+            # A ClusterResourceEnvelope has no namespace, and neither have its objects.
             if metadata and namespace != envelope.namespace:
                 return _format_misplaced_message(envelope, key, namespace, str(metadata.get("name")))
     return ""
 
 
 def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name: str) -> str:
-    """Return a hub's message for a misplaced object of an envelope; the written namespace counts."""
+    """Return a hub's message for an object (`key` in the envelope) of another scope or namespace than its envelope."""
     if not envelope.namespace:
         subject = f"a namespaced object {key} ({namespace}/{name})"
         return f"{subject} {_WRAPPED_MESSAGE} cluster resource envelope {envelope.name}"
@@ -293,9 +289,11 @@ def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name
 def _apply_object_overrides(
     manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
 ) -> Manifest | None:
-    """Return an object after overrides, None if deleted; append (identity, operation, path, value) to `changes`."""
-    key = [manifest.group, manifest.kind, manifest.namespace, manifest.name]
-    body: Any = None
+    """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes`
+    as (identity, operation, path, value). Raises PatchError, with the hub's message.
+    """
+    key = get_object_identity(manifest)
+    body: Any = None  # copied on the first patch
     for override in overrides:
         if not _is_object_overridden(override, manifest):
             continue
@@ -331,22 +329,24 @@ def _describe_target(manifest: Manifest) -> str:
 
 
 def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
-    """Match a selector with version; a cluster override of a namespace also matches the namespace's content."""
+    """Return True if an override's selector matches an object. `namespace` is the override's own, "" for a cluster
+    override. A cluster override of a Namespace also matches the objects inside.
+    """
+    selected_kind = (selector.group, selector.version, selector.kind)
     if not namespace and manifest.namespace:
-        is_namespace = (selector.group, selector.version, selector.kind) == ("", "v1", "Namespace")
-        return is_namespace and selector.name == manifest.namespace
-    key = (manifest.group, manifest.version, manifest.kind, manifest.namespace, manifest.name)
-    return key == (selector.group, selector.version, selector.kind, namespace, selector.name)
+        return selected_kind == ("", "v1", "Namespace") and selector.name == manifest.namespace
+    is_same_kind = selected_kind == (manifest.group, manifest.version, manifest.kind)
+    return is_same_kind and (namespace, selector.name) == (manifest.namespace, manifest.name)
 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
-    """Return True if a rule matches a cluster: without terms it matches every cluster, without a selector none."""
-    if rule.clusters is None:
+    """Return True if a rule matches a cluster with these labels."""
+    if rule.clusters is None:  # no clusterSelector: the rule matches none
         return False
+    # A selector without terms, and a term without labels (None), match every cluster.
     return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)
 
 
-_CLUSTER_NAME: Final = "${MEMBER-CLUSTER-NAME}"
 _LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
 _MISSING_VALUE: Final = "missing value"
 
@@ -361,11 +361,11 @@ def replace_patch_variables(patches: Sequence[JsonPatch], cluster: str, labels: 
 
 
 def _replace_variables_in_value(value: Any, cluster: str, labels: Mapping[str, str]) -> Any:
-    """Return a value with variables replaced in its keys and values, as text like a hub."""
+    """Return a value with variables replaced in its keys and values. Like a hub, replace them in its JSON text."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if "${" not in text:
         return value
-    original = text = text.replace(_CLUSTER_NAME, cluster)
+    original = text = text.replace("${MEMBER-CLUSTER-NAME}", cluster)
     while _LABEL_VARIABLE in text:
         prefix, _, suffix = text.partition(_LABEL_VARIABLE)
         key, bracket, remainder = suffix.partition("}")
@@ -387,9 +387,9 @@ def apply_json_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]  # JSON pointer (RFC 6901)
     last, target = steps[-1], body
-    for step in steps[1:-1]:
+    for step in steps[1:-1]:  # without the empty step before the first slash; None if a step is missing
         if isinstance(target, dict):
             target = target.get(step)
         else:
@@ -418,10 +418,12 @@ def _describe_missing_key(patch: JsonPatch) -> str:
 
 
 def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
+    """Apply a patch to a list in place; `last` is the last step of its path. Raises PatchError."""
     if patch.operation == "add" and last == "-":
         target.append(value)
         return
-    position = _resolve_index(last, len(target) + (patch.operation == "add"))
+    # "add" inserts before a position, or at the end.
+    position = _resolve_index(last, len(target) + 1 if patch.operation == "add" else len(target))
     if position is None:
         if patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
@@ -438,7 +440,7 @@ _INTEGER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def _explain_missing_item(step: str, patch: JsonPatch) -> str:
-    """Return the message for a step that is no valid index of a list."""
+    """Return the hub's message for a step of a path without an element in a list."""
     if _INTEGER.fullmatch(step):
         return f"Unable to access invalid index: {int(step)}: invalid index referenced"
     unreadable = f'strconv.Atoi: parsing "{step}": invalid syntax'

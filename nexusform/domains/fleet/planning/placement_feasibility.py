@@ -39,7 +39,9 @@ _UNKNOWN: Final = "unknown"
 
 
 class _AdditionalNodes(Struct, frozen=True):
-    """Additional nodes of a pool on a site. `free`: number of such VMs with capacity after the plan."""
+    """Nodes missing in a pool (`count`), to be added on its site. `free`: least and greatest number of further VMs of
+    the pool with capacity there after the plan.
+    """
 
     site: str
     cluster_id: str
@@ -61,19 +63,19 @@ def list_binding_feasibility(
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
     additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
-    known = [addition for items in additions for addition in items]
-    for row, items in zip(rows, additions, strict=True):
-        capacities = {_evaluate_site_capacity(addition, known) for addition in items}
-        if len(items) < len(row.missing_pools):
+    all_additions = [addition for row_additions in additions for addition in row_additions]
+    for row, row_additions in zip(rows, additions, strict=True):
+        capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
+        if len(row_additions) < len(row.missing_pools):  # the site of some pool is not known
             capacities.add(_UNKNOWN)
-        # The worst capacity is that of a site for all pools together.
+        # All pools are needed, so the worst capacity counts; none without missing nodes.
         worst = next((capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), "")
         yield replace(row, site_capacity=worst) if worst else row
 
 
 def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
-    """Yield the rows without the capacity of sites."""
-    capacities: dict[str, ClusterPodCapacity] = {}
+    """Yield a row per binding of a placement with pods, the capacity of sites left open."""
+    capacities: dict[str, ClusterPodCapacity] = {}  # by cluster id
     for address, placement in outcome.placements.items():
         bindings = [item for item in select_scheduled_bindings(placement.bindings) if not item.is_deleting]
         workloads = collect_workloads(placement.selection.manifests).workloads if bindings else ()
@@ -89,8 +91,8 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 if cluster.id not in capacities:
                     capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
                 assessment = find_object_feasibility(placement.address, capacities[cluster.id])
-            if assessment is None:
-                is_known = cluster is None and is_empty
+            if assessment is None:  # the cluster's nodes are not known
+                is_known = cluster is None and is_empty  # no pods need a node
                 result, reason = (FeasibilityResult.RUNS, "") if is_known else (FeasibilityResult.UNKNOWN, _NO_NODES)
                 yield Feasibility(
                     address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
@@ -102,7 +104,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
 def _build_rows_with_loss_effects(
     rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
 ) -> Iterator[Feasibility]:
-    """Yield the rows with the effect of one machine or rack down."""
+    """Yield the rows with the effect of one machine or rack down, unchanged without known nodes or pods."""
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
@@ -124,7 +126,7 @@ def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Itera
         placement, cluster = outcome.placements[rejected.address], outcome.clusters.get(rejected.cluster)
         workloads = collect_workloads(placement.selection.manifests).workloads
         if cluster is None or not workloads or pods.list_workloads(placement.address, cluster.id):
-            continue
+            continue  # nodes not known, no pods, or pods planned there
         assessment = find_candidate_feasibility(pods, cluster, workloads)
         yield _build_feasibility_row(rejected.address, rejected.cluster, assessment, is_selected=False)
 
@@ -132,13 +134,14 @@ def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Itera
 def _build_feasibility_row(
     address: Address, cluster: str, assessment: ObjectFeasibility, *, is_selected: bool = True
 ) -> Feasibility:
-    missing = assessment.missing_nodes
+    """Build the row of a placement (its address) on a cluster from an assessment."""
+    missing = assessment.missing_nodes  # by pool
     return Feasibility(
         address,
         cluster,
         assessment.result,
         missing_nodes=sum(missing.values()) or None,
-        pool=next(iter(missing)) if len(missing) == 1 else "",
+        pool=next(iter(missing)) if len(missing) == 1 else "",  # several are in `missing_by_pool`
         missing_by_pool=missing if len(missing) > 1 else {},
         reason=assessment.reason,
         replicas_requested=assessment.replicas_requested,
@@ -160,9 +163,14 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
                 standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
-                free = site.scheduler.count_free_slots(standalone)
-                names = (demand.site_id, cluster.id, pool_demand.pool, pool_demand.sku.title)
-                yield _AdditionalNodes(*names, free, row.missing_pools[pool_demand.pool])
+                yield _AdditionalNodes(
+                    site=demand.site_id,
+                    cluster_id=cluster.id,
+                    pool=pool_demand.pool,
+                    sku=pool_demand.sku.title,
+                    free=site.scheduler.count_free_slots(standalone),
+                    count=row.missing_pools[pool_demand.pool],
+                )
 
 
 def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
@@ -172,13 +180,14 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     """
     on_site = [other for other in additions if other.site == addition.site]
     same_sku = [other for other in on_site if other.sku == addition.sku]
-    largest: dict[tuple[str, str], int] = {}
+    largest: dict[tuple[str, str], int] = {}  # by cluster and pool
     for other in same_sku:
         key = other.cluster_id, other.pool
         largest[key] = max(largest.get(key, 0), other.count)
     if sum(largest.values()) > addition.free.maximum:
         return "no"
     is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
+    # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.
     return "yes" if is_enough and len(same_sku) == len(on_site) else _UNKNOWN
 
 
@@ -190,7 +199,9 @@ _MAX_EXTRA_NODES: Final = 2  # new nodes may be on other machines, racks and zon
 def suggest_feasibility_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
-    """Yield proposals for waiting rows: pool counts, then other clusters for the first `limit` rows."""
+    """Yield proposals for rows with pods without a node: pool counts (the missing nodes, then one more each), other
+    clusters for the first `limit` of these rows, and affinities without these clusters.
+    """
     waiting = [row for row in rows if row.is_waiting]
     for extra in range(_MAX_EXTRA_NODES):
         # A proposal per cluster and pools with missing nodes, for all its placements with these pools.
@@ -201,9 +212,9 @@ def suggest_feasibility_fixes(
         for (cluster, pools), group in groups.items():
             candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
             adjustable_pools = [candidate for candidate in candidates if candidate is not None]
-            if len(adjustable_pools) == len(pools):
+            if len(adjustable_pools) == len(pools):  # more nodes in some pools only would not suffice
                 yield _build_count_fix(group, adjustable_pools, extra)
-        if not extra:
+        if not extra:  # once, before larger counts
             yield from _suggest_replacements(waiting[:limit], outcome, pods)
             yield from _suggest_affinity_exclusions(rows, outcome)
 
@@ -220,12 +231,12 @@ def _build_count_fix(
         texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {demand.pool} of {address}")
         counts.append({"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name})
         edits.append(ArgumentAdjustment(address, demand.count_path, count))
-    bindings = frozenset((row.placement, row.cluster) for row in rows)
+    bindings = frozenset((row.placement, row.cluster) for row in rows)  # solved, and running afterwards
     return ProposedFix("count", format_list(texts), tuple(edits), bindings, bindings, {"counts": counts})
 
 
 def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:
-    """Find a pool with a count in the configuration."""
+    """Return the address and demand of a cluster's pool; None if the configuration has no count to change."""
     for vm_object in vms:
         demand = vm_object.request.demand
         if demand is None or demand.cluster_id != cluster_id:
@@ -237,7 +248,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals of a PickFixed policy, with another cluster in place of the one of a row."""
+    """Yield proposals of a PickFixed policy (a list of clusters), with another cluster instead of the one of a row."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):
@@ -259,7 +270,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
 
 def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
     """Return whether PickFixed can be used: an existing placement keeps its type, a new PickN may change."""
-    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):
+    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):  # no block to edit
         return False
     kind = placement.spec.configuration.placement_type
     return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
@@ -274,12 +285,14 @@ def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome
         if name not in selected:
             assessment = find_candidate_feasibility(pods, cluster, workloads, tries_nodes=False)
             if assessment.result is FeasibilityResult.RUNS:
-                candidates.append((-(assessment.replicas_max or 0), name))
+                candidates.append((-(assessment.replicas_max or 0), name))  # negative: the largest first
     return [name for _, name in sorted(candidates)[:_MAX_OTHER_CLUSTERS]]
 
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
-    """Yield a proposal per PickAll or existing PickN placement: an affinity without its clusters with waiting pods."""
+    """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
+    with waiting pods. A new PickN gets a PickFixed policy instead.
+    """
     groups: dict[Address, list[Feasibility]] = {}
     for row in rows:
         if row.is_selected:
@@ -291,7 +304,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
         if policy is None or not (is_all or (kind is PlacementType.PICK_N and not placement.spec.is_new)):
             continue
         clusters = sorted(row.cluster for row in group if row.is_waiting)
-        if not clusters or (is_all and len(clusters) == len(group)):
+        if not clusters or (is_all and len(clusters) == len(group)):  # nothing to leave out, or nothing left
             continue
         condition = f"{MEMBER_LABEL} NotIn {json.dumps(clusters)}"
         text = f"leave out {format_list(clusters)}: required cluster_affinity of {address} with {condition}"
@@ -313,7 +326,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
 
 
 def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
-    """Return the policy block, a default if a new placement has none; None if in a manifest, or absent otherwise."""
+    """Return the policy block, a PickAll for a new placement without one; None if in a manifest, or else absent."""
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     if policy is None and placement.spec.is_new and not config.get("manifest"):
@@ -322,7 +335,7 @@ def _get_editable_policy(placement: PlacementPlan) -> Mapping[str, Any] | None:
 
 
 def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str]) -> Mapping[str, Any]:
-    """Return an affinity with one more condition in each required term: the terms are alternatives."""
+    """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
     terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)

@@ -89,7 +89,9 @@ def run_iterations(
     """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
     previous_members = [member.previous for member in members.values() if member.previous is not None]
     start = PlacementIterations(
-        _build_member_list(members), shared_objects=find_shared_objects(placements, direct), progress=progress
+        MemberList(list_planned_members(members)),
+        shared_objects=find_shared_objects(placements, direct),
+        progress=progress,
     )
     iterations = _plan_rejoining_members(placements, members, pods, previous_members, start)
     return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
@@ -102,9 +104,9 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members first, as a hub does between leaving and joining. A
-    member is re-created by this plan, or was so earlier unnoticed by some placements; then only these are
-    planned. Afterwards all members are present.
+    """Plan placements without their re-created members first, like a hub between leaving and joining. A member is
+    re-created by this plan, or was by an earlier one excluding some placements (-target). If all were re-created
+    earlier, only these placements are planned. Afterwards all members are present.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining = {
@@ -122,6 +124,7 @@ def _plan_rejoining_members(
         members[name].planned = None
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
 
+    # The bindings to the former members are gone, even those kept by a blocked rollout.
     for placement in placements:
         clusters = collect_clusters(placement.spec.prior_bindings)
         placement.rejoining_members = frozenset(clusters.intersection(rejoining))
@@ -142,17 +145,15 @@ def plan_after_staged_runs(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Predict the pods of staged runs, replaced ones too, and plan placements queued by changed member figures."""
-    placed = iterations.placed
+    """Predict the pods of staged runs, and plan placements queued by changed free resources of members."""
     for placement in placements:
         if placement.spec.is_external:
-            placed -= {(placement.address, cluster) for cluster in placement.rollout.clusters}
+            iterations.placed.difference_update((placement.address, name) for name in placement.rollout.clusters)
     update_pod_predictions(placements, members, pods, iterations)
     if not _recompute_member_resource_usage(members, pods):
         return iterations
-    return _plan_until_stable(
-        placements, members, pods, list(iterations.member_list.members), iterations, has_edits=False
-    )
+    previous_members = list(iterations.member_list.members)
+    return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=False)
 
 
 def _plan_until_stable(
@@ -164,12 +165,13 @@ def _plan_until_stable(
     *,
     has_edits: bool,
 ) -> PlacementIterations:
-    """Run iterations until nothing changes; later ones only add bindings, so they end. `previous_members` are
-    the members as last processed by placements. `has_edits`: changes of the placements themselves, and
-    members not processed yet by a hub's scheduler, queue placements too. An iteration schedules the queued
-    placements, then predicts their pods, which reduces the capacity of members for the next one.
+    """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods, and
+    these reduce the free resources of members for the next. Later iterations only add bindings, so they end.
+
+    Placements are queued by changes since `previous_members`, the members as last processed by them. With `has_edits`,
+    changes of the placements themselves, and members not processed yet by a hub's scheduler, queue them too.
     """
-    member_list = _build_member_list(members)
+    member_list = MemberList(list_planned_members(members))
     for _ in range(MAX_ITERATIONS):
         watched_placements = [placement.build_watcher_input() for placement in placements]
         queue = enqueue_placements(previous_members, member_list.members, watched_placements)
@@ -183,12 +185,10 @@ def _plan_until_stable(
             # A scheduled binding without a member may be from a time when the placement was not planned.
             scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
             is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
-            if has_edits and not is_queued:
-                is_queued = placement.needs_scheduling
-            if has_edits and not is_queued:
+            is_edited = has_edits and placement.needs_scheduling
+            if has_edits and not is_queued and not is_edited:
                 changes = find_stale_members(placement, member_list)
-                is_queued = bool(changes)
-            if is_queued:
+            if is_queued or is_edited or changes:
                 has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes)
         has_edits = False  # edits queue placements once
         update_pod_predictions(placements, members, pods, iterations)
@@ -197,18 +197,16 @@ def _plan_until_stable(
         previous_members = list(member_list.members)
         if not _recompute_member_resource_usage(members, pods):
             break
-        member_list = _build_member_list(members)
+        member_list = MemberList(list_planned_members(members))
     return replace(iterations, member_list=member_list)
-
-
-def _build_member_list(members: Mapping[str, FleetMemberState]) -> MemberList:
-    return MemberList(list_planned_members(members))
 
 
 def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
-    """Run a placement's scheduling cycles; return True if bindings changed. Edits count in the first chain only."""
+    """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
+    member changes queuing it. Its own edits are triggers of the first call only.
+    """
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = collect_clusters(placement.bindings)
@@ -237,7 +235,7 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Predict the pods of bindings not processed yet by this plan; pods of removed bindings are removed first."""
+    """Determine object owners, remove the pods of removed bindings, and predict those of bindings not `placed` yet."""
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
@@ -263,18 +261,17 @@ def update_pod_predictions(
 def _find_clusters_losing_pods(
     placement: PlacementPlan, clusters_with_objects: AbstractSet[str], iterations: PlacementIterations
 ) -> Iterator[str]:
-    """Yield the clusters where this plan removes or re-creates pods in state, even of a re-created placement."""
+    """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
-        if cluster not in clusters_with_objects or (
-            is_recreated and (placement.address, cluster) not in iterations.placed
-        ):
+        has_new_pods = (placement.address, cluster) in iterations.placed  # its former ones are removed already
+        if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster
 
 
 def _project_clusters_after_rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
-    """Return the bindings after the rollout, and the reached clusters. Staged runs count after their execution."""
-    if placement.spec.is_external:
+    """Return the bindings after the rollout, and the clusters reached by it."""
+    if placement.spec.is_external:  # rolled out by staged runs, executed after the iterations
         return placement.bindings, placement.rollout.clusters
     rollout = placement.project_rollout()
     return rollout.bindings, rollout.reached_clusters
@@ -288,43 +285,42 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     placed: set[tuple[str, str]],
 ) -> None:
-    """Predict the pods of a binding and record them in its placement; `placed` gets bindings with resources."""
+    """Predict the pods of a binding with resources; record them in its placement, and the binding in `placed`."""
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
         return
     placed.add((placement.address, cluster))
-    previous = placement.current.applied.on_cluster.get(cluster)
+    previous_resources = placement.current.applied.on_cluster.get(cluster)
     prior_workloads = get_mapping(placement.spec.prior_attributes, "workloads")
     prior_binding = index_by_cluster(placement.spec.prior_bindings).get(cluster)
     prior_snapshot = None if prior_binding is None else prior_binding.resource_snapshot
     same_snapshot = prior_snapshot == binding.resource_snapshot
-    digest_changed = previous is not None and previous.digest != resources.digest
+    digest_changed = previous_resources is not None and previous_resources.digest != resources.digest
     workloads = pods.place_pods(
         placement.address,
         cluster_id,
         resources.manifests,
         get_mapping(prior_workloads, cluster),
-        previous=previous.manifests if previous is not None else (),
-        overrides_changed=digest_changed and same_snapshot,
+        previous=previous_resources.manifests if previous_resources is not None else (),
+        overrides_changed=digest_changed and same_snapshot,  # with other objects, more than the overrides differs
     )
     if workloads:
         placement.workloads[cluster] = workloads
 
 
 def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], pods: FleetPodPredictor) -> bool:
-    """Recompute the member figures derived from nodes and pods; return True if any changed."""
+    """Recompute the members' figures derived from nodes and pods, in place; return True if any changed."""
     has_changed = False
     for state in members.values():
         if state.configuration is None or state.cluster is None or state.planned is None:
-            continue
+            continue  # nodes not known, or removed
         updated: Member = build_member(state.configuration, state.cluster, pods.sum_requests(state.cluster.id))
         has_changed |= updated != state.planned
         state.planned = updated
     return has_changed
 
 
-_NO_POLICY: Final = Policy()
 # Rules about a member alone. Rules about other bindings belong to the scheduling cycle.
 _MEMBER_RULES: Final = (
     cluster_eligibility.find_eligible,
@@ -342,15 +338,14 @@ _OBSOLETE_REASONS: Final = (
     ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
     ("Specified cluster ", Trigger.CLUSTER_JOINED),
 )
-_NOT_ELIGIBLE_YET: Final = "is not eligible for resource placement yet"
 
 
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
-    """Return the members without a binding, eligible now, and rejected by the hub for an obsolete reason, or for a
-    PickAll without any report. A hub's watcher would queue the placement for them, but no fulfilled PickN or PickFixed.
+    """Return the members to be picked anew by an observed hub: eligible, without a binding, and rejected by the hub for
+    an obsolete reason, or (PickAll only) not reported at all. There are none for a fulfilled PickN or PickFixed, since
+    a hub's watcher does not queue these.
     """
-    kind = placement.spec.configuration.placement_type
-    picks_all = kind is PlacementType.PICK_ALL
+    picks_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
         return ()
     rejections = get_mapping(placement.spec.observed_attributes, "rejections")
@@ -368,10 +363,10 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
 
 
 def _find_change_of_rejection(reason: str | None) -> Trigger | None:
-    """Return the change that makes a rejection reason obsolete; None for reasons about other members."""
-    if reason is None:
+    """Return the change of a member able to make its rejection obsolete; None for reasons about other members."""
+    if reason is None:  # the hub has not reported about the member yet
         return Trigger.CLUSTER_JOINED
-    if _NOT_ELIGIBLE_YET in reason:
+    if "is not eligible for resource placement yet" in reason:
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
 
@@ -379,12 +374,12 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
     """Return the members accepted by every rule about a member alone."""
     request = PlacementRequest(
-        placement.spec.resolve_policy(member_list) or _NO_POLICY, placement.spec.configuration.namespace
+        placement.spec.resolve_policy(member_list) or Policy(), placement.spec.configuration.namespace
     )
-    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
+    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels
         return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
     eligible = member_list.all_members
     for rule in _MEMBER_RULES:
         mask = rule(request, member_list, BindingMasks())
-        eligible &= mask if isinstance(mask, int) else 0
+        eligible &= mask if isinstance(mask, int) else 0  # an unreadable property stops the cycle: none is eligible
     return eligible

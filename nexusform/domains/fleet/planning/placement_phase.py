@@ -79,7 +79,7 @@ from nexusform.scheduling.placement_decision import Rejection
 def plan_placements(
     blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: FleetPodPredictor
 ) -> FleetOutcome:
-    """Plan all placements. `clusters` are possible clusters of members, by id."""
+    """Plan members and hub objects, bindings until stable, runs and rollouts. `clusters` are possible ones by id."""
     observed = read_observed_hub(blocks.request, evaluation)
     observed = add_bound_members(observed, blocks.prior.instances.values())
     missing_members = find_missing_members(blocks.prior, blocks.request.registries)
@@ -141,7 +141,9 @@ def plan_placements(
 def _evaluate_placement_block(
     block: ResourceBlock, blocks: BlockPlanner, evaluation: Evaluation
 ) -> tuple[Sequence[Instance], list[Diagnostic]]:
-    """Return the instances of a block with evaluated arguments; computed values are unknown."""
+    """Return the instances of a block with evaluated arguments, and the problems. Instances with an argument known only
+    after the apply are invalid. Computed values other than the id are unknown.
+    """
     expanded = blocks.expand(block, evaluation)
     assert expanded is not None
     blocks.diagnostics += expanded.diagnostics
@@ -175,7 +177,7 @@ def _evaluate_placement_block(
 def _build_instance_spec(
     instance: Instance, blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
 ) -> tuple[PlacementSpec | None, list[Diagnostic]]:
-    """Build the spec of an instance; None if it is removed or has errors."""
+    """Build the spec of an instance; None if it is removed or has errors. Forbidden changes make it invalid."""
     if not instance.is_configured or instance.is_invalid or instance.config is None:
         return None, []
     configuration = build_merged_placement(instance, instance.config)
@@ -192,9 +194,9 @@ def _build_instance_spec(
 
 
 def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
-    """Yield errors for forbidden changes of an existing placement."""
+    """Yield errors for changes of an existing placement rejected by its hub."""
     previous, configuration, instance = spec.previous_configuration, spec.configuration, spec.instance
-    if previous is None:
+    if previous is None:  # new
         return
     changes = check_policy_change(previous.policy, configuration.policy)
     changes += check_strategy_change(previous.strategy, configuration.strategy)
@@ -217,7 +219,7 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
 
 
 def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: Path) -> str:
-    """Return why a list of another owner cannot change, with the remedy; "" for a list of ours."""
+    """Return why tolerations owned by another manager cannot change, with the remedy; "" for others."""
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:
         return ""
@@ -236,7 +238,7 @@ def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: P
 def _finish_instance(
     instance: Instance, placement: PlacementPlan | None, blocks: BlockPlanner, evaluation: Evaluation
 ) -> None:
-    """Set the final values of an instance after all iterations."""
+    """Set the final values of an instance after all iterations; `placement` is None if it is removed or has errors."""
     if placement is not None:
         record_cluster_resources(placement, blocks.request.state.serial + 1)
         blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
@@ -251,19 +253,21 @@ def _build_all_binding_rows(
     members: Mapping[str, FleetMemberState],
     rejections: Mapping[Address, tuple[Rejection, ...]],
 ) -> Iterator[PlacementChange]:
-    """Build the rows of all bindings; `rejections` are the members that were not picked."""
+    """Build the rows of all bindings; `rejections` are the reasons against members not picked, by placement."""
     for instance in instances:
         if instance.type.kind is not PlanningKind.PLACEMENT:
             continue
         if instance.is_removed or instance.is_replaced:
             yield from build_removed_rows(instance)
-        placement = placements.get(instance.address)
+        placement = placements.get(instance.address)  # None if removed or with errors
         if placement is not None:
             yield from build_binding_rows(placement, members, rejections.get(instance.address, ()))
 
 
 def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> list[Diagnostic]:
-    """Execute the evictions of this plan in planning order."""
+    """Execute the evictions of this plan in planning order: record the results in the instances' notes and in
+    `evictions` of the placements (by key). Return the problems, also of budgets.
+    """
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
@@ -271,7 +275,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
         is_replaced = instance.block is not None and bool(instance.block.provider)
         target = _build_eviction_target(placement, is_replaced=is_replaced) if placement is not None else None
         outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
-        is_certain = placement is None or not placement.evictions
+        is_certain = placement is None or not placement.evictions  # an earlier one leaves the hub in an uncertain state
         instance.private = {
             PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message, "certain": is_certain}
         }
@@ -285,9 +289,9 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build an eviction's target with the bindings left by earlier ones; with all if `is_replaced`: replaced since."""
+    """Build an eviction's target. Earlier evictions of this plan count, unless their bindings are replaced by then."""
     bindings = placement.bindings
-    for _, eviction in () if is_replaced else placement.evictions:
+    for _name, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)
     unavailable = placement.previously_failed_clusters | placement.unready_clusters
     available = frozenset(
@@ -296,34 +300,33 @@ def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> Ev
         if binding.state is BindingState.BOUND and not binding.is_deleting and binding.cluster not in unavailable
     )
     return EvictionTarget(
-        placement.spec.configuration.placement_type,
-        bindings,
-        placement.spec.configuration.number_of_clusters,
-        available,
-        placement.previously_failed_clusters,
-        placement.spec.is_being_deleted,
+        placement_type=placement.spec.configuration.placement_type,
+        bindings=bindings,
+        number=placement.spec.configuration.number_of_clusters,
+        available_clusters=available,
+        failed_clusters=placement.previously_failed_clusters,
+        is_deleting=placement.spec.is_being_deleted,
     )
 
 
 def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield problems of budgets specific to placements of type PickAll."""
-    for name, (instance, budget) in hub.budgets.items():
-        placement = placements.get(name)
+    for placement_key, (instance, budget) in hub.budgets.items():
+        placement = placements.get(placement_key)
         if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
             continue
-        known_problems = check_disruption_budget(budget.budget, None)
+        known_problems = check_disruption_budget(budget.budget, placement_type=None)
         for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
-            if problem not in known_problems:
+            if problem not in known_problems:  # validation of the budget itself reports these
                 text = format_sentence(problem.detail)
                 yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
 
 
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
-    """Plan the rollouts of placements without staged runs, wave by wave."""
+    """Plan the rolling updates of placements wave by wave, and write the results to these; warn about blocked ones."""
     for placement in placements:
-        if placement.spec.is_external:
+        if placement.spec.is_external:  # rolled out by staged runs
             continue
-        # Plan the rollout of changes within the strategy; warn if it is blocked.
         outcome, rollout = placement.project_rollout(), placement.rollout
         placement.bindings = outcome.bindings
         clusters = rollout.clusters | outcome.reached_clusters
@@ -334,7 +337,7 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
         if timeline is not None:
             placement.rollout = placement.rollout.append_rollout_timeline(timeline)
         departed, blocked = split_clusters(outcome.blocked_clusters, placement.departed_clusters)
-        if departed:
+        if departed:  # left the fleet
             yield from _warn_bindings_of_departed_members(placement, departed)
         if blocked:
             bound = collect_clusters(placement.bindings)
@@ -346,7 +349,7 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
 
 
 def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:
-    """Warn about bindings of departed members that no rollout removes."""
+    """Warn about bindings on departed members not removed by a rollout, if they became Unscheduled in this plan."""
     prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
     staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
     if not staying:

@@ -71,13 +71,13 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
+        """Return the result extended by a chain of cycles from the bindings `start`; without picks, triggers stay."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)
             if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
                 release_triggers[change.cluster] = trigger
-                pick_triggers.pop(change.cluster, None)
+                pick_triggers.pop(change.cluster, None)  # released after a pick
             else:
                 pick_triggers[change.cluster] = trigger
         has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
@@ -164,8 +164,7 @@ class PlacementPlan(Struct):
     @property
     def evicted_clusters(self) -> frozenset[str]:
         """Clusters released by an eviction of this plan, or with a binding in deletion on a hub."""
-        evicted = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
-        return self.spec.deleting_clusters | evicted
+        return self.spec.deleting_clusters | {item.cluster for _, item in self.evictions if item.is_executed}
 
     @property
     def released_clusters(self) -> frozenset[str]:
@@ -174,7 +173,7 @@ class PlacementPlan(Struct):
 
     @property
     def rollout_trigger(self) -> Trigger:
-        """Trigger of a rollout without rescheduling."""
+        """Trigger of a rollout without rescheduling: the first of several."""
         if self.current.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.has_missing_bindings:
@@ -199,7 +198,7 @@ class PlacementPlan(Struct):
         )
 
     def find_rollout_step(self, cluster: str) -> tuple[str, RolloutStep] | None:
-        """Return the cause and step of the last rollout with this cluster, None without one."""
+        """Return the cause (rolling update or staged run) and step of the last rollout with this cluster, else None."""
         for timeline in reversed(self.rollout.timelines):
             for step in timeline.steps:
                 if cluster in step.clusters:
@@ -208,22 +207,21 @@ class PlacementPlan(Struct):
 
     @property
     def has_missing_bindings(self) -> bool:
-        """Whether bindings in state are missing, removed by another process."""
+        """Whether bindings are missing, removed by another process: reported by the hub, or fewer than expected."""
         if self.missing_clusters:
             return True
-        if self.spec.is_new or not self.scheduling.is_fulfilled:
+        if self.spec.is_new or not self.scheduling.is_fulfilled:  # never complete
             return False
-        expected_count = self.spec.policy_snapshot.number_of_clusters or 0
+        expected_count = self.spec.policy_snapshot.number_of_clusters or 0  # None for a PickAll: any number
         policy = self.spec.configuration.effective_policy
         if policy.placement_type is PlacementType.PICK_FIXED:
             expected_count = len(set(policy.cluster_names))
-        count = len(select_scheduled_bindings(self.spec.prior_bindings))
-        return count < expected_count
+        return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count
 
     @property
     def missing_clusters(self) -> tuple[str, ...]:
         """Members scheduled in a hub's status but without a binding."""
-        if not self.spec.observed_attributes or self.spec.is_pending:
+        if not self.spec.observed_attributes or self.spec.is_pending:  # no status, or an outdated one
             return ()
         bound = collect_clusters(self.spec.prior_bindings)
         reported = (
@@ -237,8 +235,8 @@ class PlacementPlan(Struct):
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
         """Missing clusters without an eviction."""
-        evicted_names = self._observed_evicted_clusters
-        return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_names)
+        evicted_clusters = self._observed_evicted_clusters
+        return tuple(cluster for cluster in self.missing_clusters if cluster not in evicted_clusters)
 
     @property
     def _observed_evicted_clusters(self) -> frozenset[str]:
@@ -251,17 +249,16 @@ class PlacementPlan(Struct):
         """Triggers of lost bindings by cluster. If no executed eviction is known for a binding in deletion, somebody
         deleted it.
         """
-        evicted_names = self._observed_evicted_clusters | {
-            eviction.cluster for _, eviction in self.evictions if eviction.is_executed
-        }
+        evicted_now = {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
+        known_evictions = self._observed_evicted_clusters | evicted_now
         return {
-            cluster: Trigger.EVICTED if cluster in evicted_names else Trigger.BINDING_DELETED
+            cluster: Trigger.EVICTED if cluster in known_evictions else Trigger.BINDING_DELETED
             for cluster in sorted(self.evicted_clusters)
         }
 
     @property
     def has_changes(self) -> bool:
-        """Whether a rollout of this plan changes the resources of a cluster."""
+        """Whether this plan changes a binding or the resources of a cluster, also by other owners of objects."""
         if self.bindings != self.spec.prior_bindings or self.rollout.clusters:
             return True
         on_cluster = self.current.applied.on_cluster
@@ -285,20 +282,18 @@ class PlacementPlan(Struct):
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
     def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources after the rollout to `reached`, without objects of others; None if empty."""
+        """Return a cluster's resources after the rollout to `reached`, without objects of others; None for none."""
         resources = self._compute_own_resources(binding, reached)
         conflicts = self.ownership.conflicts.get(binding.cluster, {})
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources
-        wanted = self.list_wanted_objects(binding, reached)
-        manifests = tuple(manifest for manifest in wanted if get_object_identity(manifest) not in conflicts)
-        conflicting_objects = tuple(
-            get_object_identity(manifest) for manifest in wanted if get_object_identity(manifest) in conflicts
-        )
+        wanted = [(get_object_identity(manifest), manifest) for manifest in self.list_wanted_objects(binding, reached)]
+        manifests = tuple(manifest for identity, manifest in wanted if identity not in conflicts)
+        conflicting_objects = tuple(identity for identity, _ in wanted if identity in conflicts)
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
-        """Return the objects on a cluster if no other owner existed: the existing ones, and former conflicts."""
+        """Return the objects on a cluster if there were no other owners: its own ones, and those in conflict before."""
         resources = self._compute_own_resources(binding, reached)
         if resources is None:
             return ()
@@ -313,7 +308,7 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return the placement's own resources, existing ones if overrides fail or differences are only reported."""
+        """Return a cluster's resources regardless of other owners: new ones if reached by the rollout; or None."""
         if not binding.has_resources:
             return None
         cluster = binding.cluster
@@ -321,17 +316,17 @@ class PlacementPlan(Struct):
         if cluster not in reached and not self.spec.switches_to_applying:
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
-        if rendered is None:
+        if rendered is None:  # no such snapshot or member
             return previous
-        if rendered.failure or self.spec.configuration.is_report_only:
+        if rendered.failure or self.spec.configuration.is_report_only:  # nothing new is applied
             return replace(rendered, manifests=previous.manifests if previous is not None else ())
         return rendered
 
     def project_rollout(self) -> RolloutProjection:
-        """Return the projected rolling update of the current bindings."""
+        """Return the projected rolling update of the current bindings, computed once for these."""
         if self.is_left_unchanged:
             return RolloutProjection((), self.bindings)
-        if self._projection is None or self._projection[0] is not self.bindings:
+        if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
             target = compute_rollout_target(
                 configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
@@ -362,7 +357,7 @@ class PlacementPlan(Struct):
             effective = spec.previous_configuration
         failure_states = {FAILED, OVERRIDE_FAILED}
         if effective.is_report_only and spec.apply_strategy_changed:
-            failure_states.remove(FAILED)
+            failure_states.remove(FAILED)  # no longer applied, so apply failures end
         failed_on_hub = self._find_observed_clusters(failure_states)
         by_overriding = self.current.applied.failed_clusters
         by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
@@ -379,7 +374,7 @@ class PlacementPlan(Struct):
         for binding in self.bindings:
             previous = prior.get(binding.cluster)
             if previous is None or binding.state is not BindingState.BOUND:
-                continue
+                continue  # not rolled out before, or not any more
             is_changed = (previous.state, previous.policy_snapshot) != (binding.state, binding.policy_snapshot)
             if is_changed or binding.cluster in reported:
                 unknown.add(binding.cluster)
@@ -397,9 +392,8 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_failing_apply(self) -> frozenset[str]:
-        """Bound clusters with apply failures, by configuration or as reported by a hub."""
-        # A failed override or envelope is no evidence of an apply failure.
-        failed_overrides = self.current.applied.failed_clusters
+        """Clusters with a binding and apply failures, by configuration or as reported by a hub."""
+        failed_overrides = self.current.applied.failed_clusters  # no evidence of an apply failure
         failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
         failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
         return failing_clusters & collect_clusters(self.bindings)
@@ -408,16 +402,13 @@ class PlacementPlan(Struct):
     def failing_clusters(self) -> frozenset[str]:
         """Clusters with current failures of overrides, envelopes or apply."""
         latest = self.snapshot_store.latest_index
-        override_failures = set()
-        for binding in self.bindings:
-            rendered = self.snapshot_store.render_cluster(latest, binding.cluster)
-            if rendered is not None and rendered.failure:
-                override_failures.add(binding.cluster)
-        return self.clusters_failing_apply | override_failures
+        rendered = {item.cluster: self.snapshot_store.render_cluster(latest, item.cluster) for item in self.bindings}
+        failed = {name for name, resources in rendered.items() if resources is not None and resources.failure}
+        return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated overrides, none without a rollout, which distributes all overrides. New
-        resources, a binding change, the strategy, or an own override start one.
+        """Return the clusters with outdated overrides to be updated by a rollout to the `latest` snapshot; none if no
+        rollout starts. New resources, a binding change, the strategy, or an override naming the placement start one.
         """
         previous = self.spec.previous_configuration
         statuses = get_list(self.spec.prior_attributes, "placement_statuses")
@@ -434,7 +425,7 @@ class PlacementPlan(Struct):
 
     @property
     def hub_moves(self) -> HubMoves:
-        """Differences between predicted and observed clusters; none without a prior state."""
+        """Differences between predicted and observed clusters; none for a placement not in state or not on a hub."""
         if self._hub_moves is None:
             instance = self.spec.instance
             if not self.spec.observed_attributes or instance.prior is None:
@@ -452,7 +443,7 @@ class PlacementPlan(Struct):
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
         """Clusters that get override changes only with the next rollout."""
-        if self.spec.is_external or not self.current.differing_clusters:
+        if self.spec.is_external or not self.current.differing_clusters:  # staged runs have a warning of their own
             return ()
         # A rollout includes outdated overrides, even if it is blocked.
         outdated_clusters = self._find_outdated_clusters(self.snapshot_store.snapshots[-1].index)

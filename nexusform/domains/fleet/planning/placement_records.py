@@ -46,7 +46,6 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_
 
 SNAPSHOTS: Final = "snapshots"
 _CONTENT, _BODIES = "content", "bodies"
-_DIGITS: Final = 32
 PREDICTED: Final = "predicted"
 # Kinds with known availability, and data that is available once applied.
 _TRACKED: Final = frozenset(
@@ -124,18 +123,16 @@ def add_snapshot(
     pkg/utils/controller/resource_snapshot_resolver.go.
     """
     digest = compute_fingerprint(objects)
-    index = 0
-    if snapshots:
-        if snapshots[-1].hash == digest:
-            return snapshots
-        index = snapshots[-1].index + 1
-    newest = snapshots[len(snapshots) - limit + 1 :] if len(snapshots) >= limit else snapshots
+    if snapshots and snapshots[-1].hash == digest:
+        return snapshots
+    index = snapshots[-1].index + 1 if snapshots else 0
+    newest = snapshots[len(snapshots) - limit + 1 :] if len(snapshots) >= limit else snapshots  # at most limit - 1
     return (*newest, ResourceSnapshot(index, digest, objects))
 
 
 def compute_body_hash(manifest: Manifest) -> str:
     """Return the hash that identifies an object in the note."""
-    return sha256(format_canonical_json(manifest.body)).hexdigest()[:_DIGITS]
+    return sha256(format_canonical_json(manifest.body)).hexdigest()[:32]
 
 
 def compute_comparable_hash(manifest: Manifest) -> str:
@@ -144,7 +141,7 @@ def compute_comparable_hash(manifest: Manifest) -> str:
 
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
-    """Return True if the availability of every object is known."""
+    """Return True if a hub tracks the availability of every object, by its kind."""
     return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
 
 
@@ -156,7 +153,9 @@ def has_resource_record(note: Mapping[str, Any]) -> bool:
 def read_applied_resources(
     note: Mapping[str, Any], bindings: Iterable[Binding], known_objects: Mapping[str, Manifest] = {}
 ) -> AppliedResources:
-    """Read the applied resources of a note. Objects in `known_objects` (by hash) keep their source lines."""
+    """Read the applied resources from a placement's private note, for the clusters with resources among `bindings`.
+    Objects in `known_objects` (by hash) keep their source lines.
+    """
     objects: dict[str, Manifest] = {}
     for digest, body in get_mapping(note, _BODIES).items():
         manifest = known_objects.get(digest) or build_manifest(body)
@@ -174,14 +173,14 @@ def read_applied_resources(
             continue
         record = by_cluster.get(binding.cluster)
         snapshot = by_index.get(binding.resource_snapshot)
-        if record is not None:
+        if record is not None:  # its resources differ from the snapshot
             on_cluster[binding.cluster] = RenderedResources(
-                _select_objects(record["objects"], objects),
-                get_text(record, "overrides"),
-                get_text(record, "failure"),
-                tuple(ObjectIdentity(*fields) for fields in get_list(record, "refused")),
-                tuple(record["picked"]) if "picked" in record else None,
-                get_text(record, "said"),
+                manifests=_select_objects(record["objects"], objects),
+                digest=get_text(record, "overrides"),
+                failure=get_text(record, "failure"),
+                conflicting_objects=tuple(ObjectIdentity(*fields) for fields in get_list(record, "refused")),
+                overrides=tuple(record["picked"]) if "picked" in record else None,
+                reported_failure=get_text(record, "said"),
             )
         elif snapshot is not None:
             on_cluster[binding.cluster] = RenderedResources(snapshot.objects)
@@ -193,18 +192,17 @@ def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> 
 
 
 def write_applied_resources(applied: AppliedResources, bindings: Iterable[Binding]) -> dict[str, Any]:
-    """Return the applied resources as members of a note, for these bindings."""
+    """Return the applied resources on the clusters of `bindings` as members of a note (see the top of this file)."""
     bodies = _ObjectBodyCollector()
     snapshots = [
         {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.add_manifests(snapshot.objects)}
         for snapshot in applied.snapshots
     ]
     digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}
-    # Only clusters that differ from their snapshot.
-    content: dict[str, Any] = {}
+    content: dict[str, Any] = {}  # of clusters with differences from their snapshot
     for binding in bindings:
         rendered = applied.on_cluster.get(binding.cluster)
-        if rendered is None:
+        if rendered is None:  # nothing is there
             continue
         objects = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides
@@ -235,6 +233,7 @@ class _ObjectBodyCollector:
         return digests
 
     def _store_body(self, manifest: Manifest) -> str:
+        """Store the body of an object, unless stored already, and return its digest."""
         digest = self._digests.get(id(manifest))
         if digest is None:
             digest = self._digests[id(manifest)] = compute_body_hash(manifest)
@@ -248,7 +247,7 @@ def list_cluster_objects(
     """Return the recorded objects of a placement by cluster; None if state does not record them."""
     if not note or not has_resource_record(note):
         return None
-    if not note.get(_BODIES):
+    if not note.get(_BODIES):  # nothing is placed
         return {}
     contents = read_applied_resources(note, read_bindings(attributes))
     return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
@@ -277,7 +276,7 @@ def _read_integer(value: Any) -> int | None:
 
 
 def write_bindings(bindings: Iterable[Binding], provenance: Mapping[str, str]) -> dict[str, Any]:
-    """Return bindings as an attribute; `provenance` applies to unchanged ones."""
+    """Return bindings as an attribute. `provenance` is "observed" or "predicted" by cluster; others are predicted."""
     return {
         binding.cluster: {
             "state": str(binding.state),
@@ -298,11 +297,6 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
     if not isinstance(values, Mapping) or has_unknown_part(dict(values)):
         return None
     return PolicySnapshot(int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters")))
-
-
-def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
-    """Return the policy snapshot as an attribute."""
-    return asdict(snapshot)
 
 
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
@@ -337,10 +331,10 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
     """Return the status of an object in state."""
     clusters = tuple(
         ClusterStatus(
-            get_text(status, "cluster_name"),
-            read_conditions(status["conditions"]),
-            _read_integer(status.get("observed_resource_index")),
-            tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
+            cluster=get_text(status, "cluster_name"),
+            conditions=read_conditions(status["conditions"]),
+            observed_resource_index=_read_integer(status.get("observed_resource_index")),
+            failed_objects=tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
         )
         for status in get_list(attributes, "placement_statuses")
     )
@@ -393,7 +387,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     unselected = [
         Decision("", False, str(status["conditions"][0]["message"]))
         for status in statuses
-        if not status.get("cluster_name") and status.get("conditions")
+        if not status.get("cluster_name") and status.get("conditions")  # a position without a cluster
     ]
     (scheduled,) = read_conditions(conditions[:1])  # the first is Scheduled, with the kind as prefix
     return SchedulingStatus(
@@ -409,7 +403,7 @@ def is_scheduled(attributes: Mapping[str, Any]) -> bool:
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:
-    """Return the result of an eviction as recorded by the placement."""
+    """Return the result of an eviction as recorded in the attribute `evictions` of its placement."""
     return {
         "name": name,
         "cluster_name": eviction.cluster,

@@ -18,7 +18,6 @@ from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snaps
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 
-_NEWEST: Final = 1 << 62
 NOT_OBSERVED: Final[Mapping[str, Any]] = {}
 
 
@@ -50,7 +49,9 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def creation_order(self) -> int:
         """Position in creation order; new objects are last."""
-        return _NEWEST if self.is_new or self.instance.prior is None else self.instance.prior.creation
+        if self.is_new or self.instance.prior is None:
+            return 1 << 62  # above every recorded position
+        return self.instance.prior.creation
 
     @property
     def is_new(self) -> bool:
@@ -64,7 +65,9 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def is_first_scheduling(self) -> bool:
-        """Whether the scheduler processes the placement for the first time."""
+        """Whether the scheduler processes the placement for the first time: it is new, or an existing one was never
+        scheduled (no bindings, and pending on its hub or without a policy snapshot).
+        """
         if self.is_new or self.prior_bindings:
             return self.is_new
         return self.is_pending or read_policy_snapshot(self.prior_attributes) is None
@@ -86,15 +89,15 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def strategy_changed(self) -> bool:
-        """Whether only the rollout strategy changed."""
+        """Whether the block `strategy` changed: its type, the rolling update or the apply strategy."""
         previous, current = self.previous_configuration, self.configuration
         settings = (current.strategy, current.rolling_update, current.apply)
         return previous is not None and (previous.strategy, previous.rolling_update, previous.apply) != settings
 
     @property
     def apply_strategy_changed(self) -> bool:
-        """Whether the apply strategy changed, which affects all clusters at once. False with staged runs."""
-        if self.is_external:
+        """Whether the apply strategy changed. A hub then updates all clusters at once, without a rollout."""
+        if self.is_external:  # only staged runs distribute it
             return False
         return any(strategy != self.configuration.apply for strategy in self._list_prior_apply_strategies())
 
@@ -108,8 +111,8 @@ class PlacementSpec(Struct, frozen=True):
                 yield strategy
 
     def find_apply_strategy(self, cluster: str) -> ApplyStrategy | None:
-        """Return the apply strategy on a cluster before the plan; None if unknown."""
-        if not self.observed_attributes:
+        """Return the apply strategy on a cluster before the plan; None if unknown, or with a binding in deletion."""
+        if not self.observed_attributes:  # not read from a hub: the same on all clusters
             return None if self.previous_configuration is None else self.previous_configuration.apply
         binding = get_mapping(self.observed_attributes, "bindings", cluster)
         if binding.get("deleting") or not binding.get("apply"):
@@ -130,7 +133,7 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def switches_to_applying(self) -> bool:
-        """Whether the plan switches from reporting differences to applying the existing Works."""
+        """Whether the plan switches from reporting differences (ReportDiff) to applying the existing Works."""
         if self.configuration.is_report_only or not self.apply_strategy_changed:
             return False
         return any(strategy.type == REPORT_DIFF for strategy in self._list_prior_apply_strategies())
@@ -139,15 +142,16 @@ class PlacementSpec(Struct, frozen=True):
 def build_placement_spec(
     instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
 ) -> PlacementSpec:
-    """Build the specification of an instance; `observed_attributes` are those from a hub."""
+    """Build the specification of an instance from its configuration, and from state and `observed_attributes` (those
+    from a hub, which win); a re-created placement starts without both.
+    """
     recorded = {} if instance.is_replaced else get_mapping(instance.before)
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
     last_snapshot = read_policy_snapshot(attributes)
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
-    # Without an earlier snapshot nothing changed.
-    earlier_snapshot = last_snapshot or snapshot
+    earlier_snapshot = last_snapshot or snapshot  # without an earlier snapshot, nothing changed
     earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters
     return PlacementSpec(
         instance=instance,
@@ -165,7 +169,9 @@ def build_placement_spec(
 
 
 def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> Policy | None:
-    """Return the policy with the old name of node-count replaced, unless a member has the old property."""
+    """Return the policy with the old name of node-count replaced. Return the same object if nothing changes: the policy
+    does not have the old name, or a member has the old property.
+    """
     if policy is None:
         return None
     required, preferred = policy.required_terms, policy.preferred_terms
@@ -180,7 +186,7 @@ def rename_policy_properties(policy: Policy | None, member_list: MemberList) -> 
 
 
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
-    """Return the term with the current name of node-count."""
+    """Return the term with the current name of node-count in its sorter and selector."""
     sorter, selector = term.property_sorter, term.property_selector
     if sorter is not None:
         sorter = replace(sorter, name=_rename_property(sorter.name))

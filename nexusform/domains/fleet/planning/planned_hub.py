@@ -51,7 +51,6 @@ from nexusform.plans.plan import Action
 OVERRIDE_SNAPSHOT = "override_snapshot"
 MISSING_NAMESPACE = "missing-hub-namespace"
 _MAX_NAMES = 4
-_NO_BINDINGS_MESSAGE = "no scheduled or to-be-deleted bindings found"
 _WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -136,8 +135,8 @@ class PlannedHub(Struct, dict=True):
         return frozenset(workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads)
 
     def find_budget(self, placement: str) -> PlacementDisruptionBudget | None:
-        """Return the disruption budget of a placement, from this plan or existing; None without one."""
-        _, budget = self.budgets.get(placement, (None, None))
+        """Return the disruption budget of a placement (its key), from this plan or existing; None without one."""
+        _instance, budget = self.budgets.get(placement, (None, None))
         return budget.budget if budget is not None else self._existing_budgets.get(placement)
 
     @cached_property
@@ -150,12 +149,14 @@ class PlannedHub(Struct, dict=True):
                 continue
             if instance.is_removed:
                 budgets.pop(prior_object.placement, None)
-            else:
+            else:  # the observed one is newer
                 budgets.setdefault(prior_object.placement, prior_object.budget)
         return budgets
 
     def add_instance(self, instance: Instance) -> None:
-        """Add the object of an instance."""
+        """Add the planned object of an instance to the objects of its kind. Evictions to be executed by this plan are
+        added only if new or pending on the hub, approval requests only if approved. Report changed immutable fields.
+        """
         assert instance.planned is not None
         fleet_object = build_object(instance, instance.planned)
         self.diagnostics += check_immutable_fields(instance, fleet_object)
@@ -170,7 +171,7 @@ class PlannedHub(Struct, dict=True):
             case FleetEviction() if (
                 instance.action in _CREATE_ACTIONS or fleet_object.name in self.observed.pending_requests
             ):
-                if fleet_object.name not in self.observed.evictions:
+                if fleet_object.name not in self.observed.evictions:  # completed on the hub already
                     self.evictions.append((instance, fleet_object))
             case FleetUpdateStrategy():
                 self.strategies[fleet_object.key] = fleet_object
@@ -180,13 +181,13 @@ class PlannedHub(Struct, dict=True):
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
                 if instance.action in _WRITE_ACTIONS:
                     self.resumed_runs.add(fleet_object.run_key)
-            case _:
+            case _:  # members, placements, and requests without approval
                 return
 
     def collect_direct_objects(
         self, members: Mapping[str, FleetMemberState]
     ) -> dict[str, dict[ObjectIdentity, tuple[str, Manifest]]]:
-        """Return the objects added to members' clusters without a placement, by member."""
+        """Return the objects added to members' clusters without a placement, by member: each with its address."""
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
             cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
@@ -196,6 +197,7 @@ class PlannedHub(Struct, dict=True):
         return by_member
 
     def _add_directly_applied_objects(self, instance: Instance, objects: HubObjects) -> None:
+        """Add the objects of a manifest to its cluster, or else to the hub, and the findings about its envelopes."""
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
@@ -210,7 +212,7 @@ class PlannedHub(Struct, dict=True):
             self.diagnostics.append(instance.build_diagnostic(problem))
 
     def _merge_applied_fields(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
-        """Return the objects on the hub after this plan, with fields of other managers."""
+        """Return the objects on the hub after this plan, with the fields of other managers on an observed hub."""
         if instance.is_replaced or not self.observed.objects:
             return manifests
         return merge_applied_objects(manifests, get_hub_manifests(read_prior_object(instance)), self.observed.objects)
@@ -218,7 +220,7 @@ class PlannedHub(Struct, dict=True):
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""
         if instance.is_replaced:
-            return override
+            return override  # a new object starts at 0
         observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:
             latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
@@ -227,15 +229,15 @@ class PlannedHub(Struct, dict=True):
             assert isinstance(recorded, FleetOverride)
             latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
         else:
-            return override
+            return override  # new: 0
         is_unchanged = replace(latest, snapshot=0) == override
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
-        if number:
+        if number:  # 0 is not recorded
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
-        """Add granted approvals to the runs, and resume runs waiting for one."""
+        """Add granted approvals to the runs of this plan, and resume unchanged runs with a new one."""
         resumed_runs = [
             (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
         ]
@@ -247,7 +249,9 @@ class PlannedHub(Struct, dict=True):
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
-        """Add a staged run, unless its state transition is invalid."""
+        """Add a staged run: to `runs` if this plan executes it, else to `waiting_runs`. Leave out a run with an invalid
+        state transition, or already ended on the hub (with a warning if it failed there).
+        """
         key = run.build_key(run.name)
         prior_run = None if instance.before is None or instance.is_replaced else read_prior_object(instance)
         transition_error = None
@@ -259,11 +263,10 @@ class PlannedHub(Struct, dict=True):
             return
         observed_run = None if instance.is_replaced else self.observed.runs.get(key)
         if observed_run is not None and observed_run.ended:
-            # Warn about a run to create if it failed on the hub already.
             reason = self.observed.failed_runs.get(key)
-            if reason is not None and instance.action in _CREATE_ACTIONS:
+            if reason is not None and instance.action in _CREATE_ACTIONS:  # others were reported by an earlier plan
                 advice = "The run cannot continue. Create another run."
-                if _NO_BINDINGS_MESSAGE in reason:
+                if "no scheduled or to-be-deleted bindings found" in reason:
                     advice = "A hub reports this for every run that only deletes. No action is needed."
                 text = f"The run ended without success on the hub: {reason}. {advice}"
                 problem = Problem((), "failed-staged-run", text, Severity.WARNING)
@@ -300,14 +303,14 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
             continue
         if instance.before is not None:
             hub.prior_instances.append(instance)
-        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:
+        if not instance.is_removed and not instance.is_invalid and instance.planned is not None:  # None: excluded
             hub.add_instance(instance)
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
     hub.manifests += (manifest for manifest in observed.objects if get_object_identity(manifest) not in managed)
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
-    hub.overrides += _find_unmanaged_overrides(hub)
+    hub.overrides += _find_unmanaged_overrides(hub)  # after the managed ones, parallel to their instances
     hub.diagnostics += _warn_missing_namespaces(hub)
     return hub
 
@@ -315,7 +318,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the hub's unmanaged overrides with their snapshot numbers."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
-    latest: dict[str, int] = {}
+    latest: dict[str, int] = {}  # snapshot numbers by key
     for snapshot in hub.observed.overrides.values():
         latest[snapshot.key] = max(snapshot.snapshot, latest.get(snapshot.key, 0))
     for override in hub.observed.current_overrides:
@@ -323,16 +326,12 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
             yield replace(override, snapshot=latest.get(override.key, 0))
 
 
-def _list_hub_objects_of_instance(instance: Instance) -> Sequence[Manifest]:
-    """Return an instance's objects on the hub from state; `-target` may exclude it from the plan."""
-    return get_hub_manifests(read_prior_object(instance)) if instance.planned is None else ()
-
-
 def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
-    """Yield warnings about hub objects in missing namespaces."""
-    kept_instances = [instance for instance in hub.prior_instances if not instance.is_removed]
+    """Yield warnings about configured hub objects in namespaces created by no object."""
     configured_objects = (manifests for _, manifests in hub.configured_objects)  # those in deletion, too
-    lists = chain([hub.manifests], configured_objects, map(_list_hub_objects_of_instance, kept_instances))
+    excluded = [item for item in hub.prior_instances if not item.is_removed and item.planned is None]  # by -target
+    excluded_objects = (get_hub_manifests(read_prior_object(instance)) for instance in excluded)
+    lists = chain([hub.manifests], configured_objects, excluded_objects)
     namespaces = collect_namespace_names(chain.from_iterable(lists))
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
@@ -356,16 +355,16 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
 
 
 def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
-    """Yield errors for overrides that a hub rejects because of other overrides."""
-    are_new = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]
-    for position, problems in find_override_conflicts(list(zip(hub.overrides, are_new, strict=True))).items():
+    """Yield errors for overrides rejected by a hub because of other overrides."""
+    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]
+    for position, problems in find_override_conflicts(list(zip(hub.overrides, new_flags, strict=True))).items():
         instance = hub.override_instances[position]
         namespaced = bool(hub.overrides[position].namespace)
         block = "resource_selector" if namespaced else "cluster_resource_selector"
         in_blocks = bool(get_value_at_path(instance.config, block))
         for selector, text in problems:
             path: Path = ()
-            if selector is not None:
+            if selector is not None:  # None: about the whole override
                 path = (block, selector) if in_blocks else ("manifest",)
             detail = f"{format_sentence(text)} Combine the rules, or remove one of the overrides."
             yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))
@@ -386,7 +385,7 @@ _IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
 def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
     """Yield an error for each changed immutable field; none for a re-created object."""
     fields = _IMMUTABLE_FIELDS.get(type(planned), ())
-    if not fields or instance.before is None or instance.is_replaced:
+    if not fields or instance.before is None or instance.is_replaced:  # nothing to compare
         return
     current = read_prior_object(instance)
     for attribute, name in fields:

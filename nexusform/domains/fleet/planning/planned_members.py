@@ -32,16 +32,17 @@ from nexusform.resources.address import Address
 def build_planned_member(
     instance: Instance, configuration: FleetMember, observed: Mapping[str, FleetMember]
 ) -> FleetMember:
-    """Build the planned member: the observed one with configured fields if a provider writes it, else the latter."""
+    """Build the planned member: the configured one; or, if a provider writes it to an existing hub, the member observed
+    there with the configured labels and taints.
+    """
     if not _is_managed_by_hub_provider(instance, configuration.name, observed):
         return configuration
     previous_member = read_prior_object(instance)
     assert isinstance(previous_member, FleetMember)
-    # Labels removed from the configuration are dropped; taints are one list.
     observed_member = observed[configuration.name]
-    removed_labels = previous_member.labels.keys() - configuration.labels.keys()
+    removed_labels = previous_member.labels.keys() - configuration.labels.keys()  # from the configuration
     labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
-    has_taints = bool(configuration.taints or previous_member.taints)
+    has_taints = bool(configuration.taints or previous_member.taints)  # a list with one owner
     return replace(
         observed_member,
         labels={**labels, **configuration.labels},
@@ -70,11 +71,12 @@ def build_members(
     members: dict[str, FleetMemberState] = {}
     member_instances = [instance for instance in instances if instance.type.kind is PlanningKind.MEMBER]
     leaving = [item for item in member_instances if item.action is Action.DELETE or item.is_replaced]
-    removed = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
+    leaving_names = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
     problems: list[Diagnostic] = []
     for instance in member_instances:
         leaving_member = _build_leaving_member(instance)
         if leaving_member is not None and leaving_member.previous is not None:
+            # Another instance may join a cluster of this name, before or after.
             members.setdefault(leaving_member.previous.name, leaving_member)
         if instance.is_removed or instance.is_invalid or instance.planned is None:
             continue
@@ -90,38 +92,33 @@ def build_members(
             )
             problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
             instance.is_invalid = True
-        # A hub reports the figures of its members; the nodes are used for pods only.
-        figures = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
-        requests = pods.sum_requests(figures.id) if figures is not None else (0, 0)
-        planned = build_member(configuration, figures, requests)
-        previous = _find_previous_member(instance, planned, observed if figures is None else {})
+        # A hub reports properties and resources of its members itself; the nodes are used for pods only.
+        measured = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
+        requests = pods.sum_requests(measured.id) if measured is not None else (0, 0)
+        planned = build_member(configuration, measured, requests)
+        previous = _find_previous_member(instance, planned, observed if measured is None else {})
         members[configuration.name] = FleetMemberState(
             instance.address,
             configuration,
             cluster,
             previous,
             planned,
-            is_rejoining=previous is None and planned.name in removed,
-            unnotified_placements=_list_excluded_placements(instance),
+            is_rejoining=previous is None and planned.name in leaving_names,
+            unnotified_placements=frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS)),
         )
     for name, observed_member in observed.items():
-        if name not in members and name not in removed:
+        if name not in members and name not in leaving_names:  # not configured: unchanged by the plan
             planned = build_member(observed_member, None, (0, 0))
-            members[name] = FleetMemberState(None, observed_member, None, planned, planned)
+            members[name] = FleetMemberState(None, observed_member, None, previous=planned, planned=planned)
     return members, problems
 
 
-def _list_excluded_placements(instance: Instance) -> frozenset[str]:
-    """Return the placements excluded from the plan that re-created the member."""
-    return frozenset(list_texts(instance.prior_note, UNNOTIFIED_PLACEMENTS))
-
-
 def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
-    """Build the removed or replaced member of an instance, if any."""
+    """Build the removed or replaced member of an instance; None if it stays or is new."""
     if instance.before is None or not (instance.is_removed or instance.is_replaced):
         return None
     previous = parse_member_record(str(instance.before.get("name")), instance.prior_note)
-    return FleetMemberState(instance.address, None, None, previous, None)
+    return FleetMemberState(instance.address, configuration=None, previous=previous)
 
 
 def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:
@@ -131,7 +128,7 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     if planned.name in observed and not instance.is_replaced:
         return build_member(observed[planned.name], None, (0, 0))
     note = instance.prior_note
-    if instance.prior is None or instance.is_replaced or note.get("seen") is False:
+    if instance.prior is None or instance.is_replaced or note.get("seen") is False:  # UNPROCESSED
         return None
     return parse_member_record(planned.name, note) if note else planned
 
@@ -146,7 +143,7 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         instance = instances[member.address]
         if not excluded:
             instance.private = build_member_record(member.planned)
-        elif member.previous is None:
+        elif member.previous is None:  # others keep their record, so the change is found again
             still_unnotified = sorted(member.unnotified_placements.intersection(excluded))
             unnotified = excluded if member.is_rejoining else still_unnotified
             instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

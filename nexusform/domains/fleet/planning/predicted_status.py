@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -31,11 +31,9 @@ from nexusform.domains.fleet.scheduling.placement_status import (
 )
 from nexusform.json_data.plain_data import get_list, get_text
 
-_NO_RESOURCES: Final = RenderedResources(())
-
 
 def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
-    """Return the conditions and cluster statuses as attributes."""
+    """Return the conditions and cluster statuses after the plan as attributes; unchanged if nothing updates them."""
     prior = placement.spec.prior_attributes
     prior_status = {name: prior.get(name) for name in ("conditions", "placement_statuses")}
     scheduling = placement.scheduling.status
@@ -71,7 +69,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
 
 def _find_status_namespace(placement: PlacementPlan) -> str:
     """Return the selected namespace with a copy of the status; "" for none."""
-    if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:
+    if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:  # no copy is requested
         return ""
     return next((manifest.name for manifest in placement.selection.manifests if manifest.is_namespace), "")
 
@@ -79,7 +77,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     """Return True if a provider manages the placement on a hub and the plan does not change it; its status stays."""
     is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
-    if not is_managed or placement.spec.prior_attributes.get("conditions") is None:
+    if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
         return False
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
     if previous is None or placement.current.resources_changed:
@@ -89,7 +87,7 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
 
 
 def _has_stale_status(placement: PlacementPlan) -> bool:
-    """Return whether the status still reports the rollout of an evicted cluster with a new binding."""
+    """Return whether the status still reports a started rollout on a cluster with a new binding (Scheduled only)."""
     scheduled = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED}
     conditions = _list_prior_conditions(placement, "RolloutStarted")
     return any(cluster in scheduled and condition["status"] == TRUE for cluster, condition in conditions)
@@ -104,16 +102,16 @@ def _list_prior_conditions(placement: PlacementPlan, kind: str) -> Iterator[tupl
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
-    """Return True if the configuration declares an apply failure missing in the status."""
+    """Return True if the configuration declares an apply failure of a bound cluster missing in the status."""
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = {cluster for cluster, item in _list_prior_conditions(placement, "Applied") if item["status"] == FALSE}
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
-    overridden = bound - placement.current.applied.failed_clusters
-    return bool(failing & overridden - reported)
+    with_applied_step = bound - placement.current.applied.failed_clusters  # after a failed override, nothing is applied
+    return bool(failing & with_applied_step - reported)
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
-    """Return the status with conflicts, in the cluster order of state; new clusters follow in the scheduler's order."""
+    """Return the status with objects of other owners as failed, in the cluster order of state, then the scheduler's."""
     prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
     names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
     position_of = {name: position for position, name in enumerate(names)}
@@ -128,18 +126,15 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of each bound cluster."""
-    if placement.spec.is_external:
-        rollout_progress = _compute_staged_progress(placement)
-    else:
-        rollout_progress = _compute_rolling_progress(placement)
+    compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     final_resources = placement.compute_final_resources()
     apply_failing = placement.clusters_failing_apply
     is_report_only = placement.spec.configuration.is_report_only
     # Namespaced placements prefix the name with their namespace.
     work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
-    for cluster, progress in rollout_progress.items():
-        resources = final_resources.get(cluster, _NO_RESOURCES)
+    for cluster, progress in compute_progress(placement).items():
+        resources = final_resources.get(cluster, RenderedResources(()))
         fails = cluster in apply_failing or bool(resources.conflicting_objects)
         is_apply_known = progress.applied != UNKNOWN
         by_cluster[cluster] = replace(
@@ -161,18 +156,18 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
     """Return the progress of each bound cluster under a rolling update to the latest version."""
     progress = compute_rollout_progress(placement.bindings, placement.snapshot_store.snapshots[-1].index)
     for cluster in placement.rollout.blocked_clusters:
-        # Blocked clusters keep their version; override changes wait.
+        # Blocked clusters with the latest version only wait for override changes.
         if cluster in progress and progress[cluster].rollout_started == TRUE:
             progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
     return progress
 
 
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of each bound cluster under staged runs; these determine its version."""
-    run_by_cluster: dict[str, str] = {}
+    """Return the progress of each picked cluster under staged runs: rolled out if bound, else unknown."""
+    run_texts: dict[str, str] = {}  # of the last run by cluster
     for cluster, condition in _list_prior_conditions(placement, "RolloutStarted"):
-        run_by_cluster[cluster] = parse_run_status_text(str(condition["message"]))
-    run_by_cluster.update(placement.rollout.run_by_cluster)
+        run_texts[cluster] = parse_run_status_text(str(condition["message"]))
+    run_texts.update(placement.rollout.run_by_cluster)
     uncertain = placement.clusters_with_unknown_rollout
     by_cluster = {}
     for binding in select_scheduled_bindings(placement.bindings):
@@ -181,7 +176,7 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
         progress = ClusterProgress(
             rollout_started=TRUE if is_known or cluster in placement.rollout.clusters else UNKNOWN,
             resource_snapshot=binding.resource_snapshot,
-            run_text=run_by_cluster.get(cluster, ""),
+            run_text=run_texts.get(cluster, ""),
         )
         by_cluster[cluster] = _adjust_for_apply_strategy(placement, cluster, progress)
     return by_cluster
@@ -190,9 +185,9 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
 def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress: ClusterProgress) -> ClusterProgress:
     """Return the progress with unknown conditions if a staged run has not distributed the apply strategy yet."""
     apply = placement.spec.find_apply_strategy(cluster)
-    if apply is None or cluster in placement.rollout.clusters:
+    if apply is None or cluster in placement.rollout.clusters:  # not known, or distributed by this plan
         return progress
-    is_report_only = apply.type == REPORT_DIFF
-    if is_report_only == placement.spec.configuration.is_report_only:
+    was_report_only = apply.type == REPORT_DIFF
+    if was_report_only == placement.spec.configuration.is_report_only:
         return progress
-    return replace(progress, applied=UNKNOWN) if is_report_only else replace(progress, diff_reported=UNKNOWN)
+    return replace(progress, applied=UNKNOWN) if was_report_only else replace(progress, diff_reported=UNKNOWN)

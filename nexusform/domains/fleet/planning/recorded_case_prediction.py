@@ -41,7 +41,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     if is_edited or enqueue_placements(_read_members(snapshot["members"]), members, [watched]):
         result = run_scheduling_cycles(bindings, member_list, placement.policy, policy_snapshot)
         bindings = result.bindings
-        if result.status is not None:
+        if result.status is not None:  # else it keeps its value
             is_fulfilled = result.status.is_fulfilled
     selected = select_scheduled_bindings(bindings)
     scores = {
@@ -52,28 +52,30 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
 
 
 def _read_members(bodies: Iterable[Mapping[str, Any]]) -> list[Member]:
+    """Return the members of MemberCluster objects; the newest heartbeat among them is the time of the recording."""
     bodies = list(bodies)
     now = find_newest_heartbeat(bodies)
     members = []
     for body in bodies:
-        view = read_member_cluster(Node(body, TextPosition(0, 0)), now)
-        usage, _ = parse_resource_usage(view.total, view.allocatable, view.available)
+        observed = read_member_cluster(Node(body, TextPosition(0, 0)), now)
+        usage, _problems = parse_resource_usage(observed.total, observed.allocatable, observed.available)
         name = body["metadata"]["name"]
         members.append(
             Member(
-                name,
-                {**view.labels, MEMBER_LABEL: name},
-                tuple(Taint(**taint) for taint in view.taints),
-                view.properties,
-                usage,
-                view.health,
-                None if view.namespaces is None else frozenset(view.namespaces),
+                name=name,
+                labels={**observed.labels, MEMBER_LABEL: name},
+                taints=tuple(Taint(**taint) for taint in observed.taints),
+                properties=observed.properties,
+                resources=usage,
+                health=observed.health,
+                namespaces=None if observed.namespaces is None else frozenset(observed.namespaces),
             )
         )
     return members
 
 
 def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
+    """Return the placement of a ClusterResourcePlacement object."""
     read_object = FLEET_CLUSTER_RESOURCE_PLACEMENT.build_fleet_object
     assert read_object is not None, "placements have one"
     placement = read_object({"name": body["metadata"]["name"], "manifest": json.dumps(body)})
@@ -82,13 +84,14 @@ def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
 
 
 def _read_binding(item: Mapping[str, Any]) -> Binding:
+    """Return a recorded binding, under the first policy; an Unscheduled one was bound before."""
     state = BindingState(item["state"])
     return Binding(
-        item["cluster"],
-        state,
-        0,
-        item.get("affinity"),
-        item.get("topologySpread"),
-        BindingState.BOUND if state is BindingState.UNSCHEDULED else None,
-        0 if state is BindingState.BOUND else None,
+        cluster=item["cluster"],
+        state=state,
+        policy_snapshot=0,
+        affinity_score=item.get("affinity"),
+        topology_spread_score=item.get("topologySpread"),
+        previous_state=BindingState.BOUND if state is BindingState.UNSCHEDULED else None,
+        resource_snapshot=0 if state is BindingState.BOUND else None,
     )

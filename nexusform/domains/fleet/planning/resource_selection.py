@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, product
 from operator import attrgetter
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -34,7 +34,6 @@ from nexusform.domains.pods.importers.manifest_parser import (
 )
 from nexusform.kubernetes.matching import is_selected
 
-_NAMESPACE: Final = ("", "Namespace")
 T = TypeVar("T")
 
 
@@ -63,14 +62,13 @@ class HubIndex:
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
     def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
-        """Return the objects of a selector in these namespaces ("": cluster scope), in the hub's order."""
+        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order."""
         kind = (selector.group, selector.kind)
         if selector.name:
             named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
             return self._get_objects_at_positions(named)
-        of_kind = self._get_objects_at_positions(
-            [self._by_kind.get((*kind, namespace), ()) for namespace in namespaces]
-        )
+        positions = [self._by_kind.get((*kind, namespace), ()) for namespace in namespaces]
+        of_kind = self._get_objects_at_positions(positions)
         return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
@@ -78,9 +76,9 @@ class HubIndex:
         return self._get_objects_at_positions([self._by_namespace.get(namespace, ()) for namespace in namespaces])
 
     def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
-        """Return the objects at some positions, each once."""
-        numbers = lists[0] if len(lists) == 1 else sorted(set(chain.from_iterable(lists)))
-        return [self._objects[number] for number in numbers]
+        """Return the objects at these positions (several ascending lists), each once and in the hub's order."""
+        positions = lists[0] if len(lists) == 1 else sorted(set(chain.from_iterable(lists)))
+        return [self._objects[position] for position in positions]
 
     @cached_property
     def _by_key(self) -> Mapping[ObjectKey, list[int]]:
@@ -95,10 +93,11 @@ class HubIndex:
         return self._index_positions(lambda manifest: manifest.namespace)
 
     def _index_positions(self, get_key: Callable[[Manifest], T]) -> Mapping[T, list[int]]:
-        numbers: dict[T, list[int]] = {}
-        for number, manifest in enumerate(self._objects):
-            numbers.setdefault(get_key(manifest), []).append(number)
-        return numbers
+        """Return the positions of the objects by a key, in ascending order."""
+        positions: dict[T, list[int]] = {}
+        for position, manifest in enumerate(self._objects):
+            positions.setdefault(get_key(manifest), []).append(position)
+        return positions
 
 
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
@@ -108,8 +107,8 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
     for selector in placement.selectors:
         for manifest in hub.select_objects(selector, (placement.namespace,)):
             by_key.setdefault(manifest.identity, manifest)
-            if (manifest.group, manifest.kind) == _NAMESPACE and selector.scope != NAMESPACE_ONLY:
-                is_complete = selector.scope != WITH_SELECTED
+            if (manifest.group, manifest.kind) == ("", "Namespace") and selector.scope != NAMESPACE_ONLY:
+                is_complete = selector.scope != WITH_SELECTED  # else NamespaceWithResources
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) | is_complete
     # The objects in selected namespaces: all, or those of other selectors.
     for namespace, is_complete in includes_all.items():
@@ -120,7 +119,7 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
 
 
 def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest]) -> list[int]:
-    """Return the indexes of selectors that match none of the selected objects."""
+    """Return the indexes of selectors without a match, in the placement's own namespace or a selected one."""
     namespaces = collect_namespace_names(objects) | {placement.namespace}
     empty_selectors = []
     for number, selector in enumerate(placement.selectors):
@@ -131,8 +130,8 @@ def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest])
 
 
 def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceSelectorProblem | None:
-    """Return the first error of a hub: a selected reserved namespace, or an object selected twice. Source:
-    KubeFleet pkg/utils/controller/resource_selector_resolver.go.
+    """Return the first error of a hub: a selected reserved namespace, or an object selected twice; None without one.
+    Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
     content_namespace = placement.namespace or next(with_selected, "")
@@ -141,12 +140,13 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
         is_namespace = selector.is_namespace and not placement.namespace
         includes_content = is_namespace and selector.scope == WITH_RESOURCES
         if includes_content and is_reserved_namespace(selector.name):
-            # The double R is KubeFleet's.
-            text = (
+            text = (  # the double R is KubeFleet's
                 f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
                 "allowed to propagate"
             )
-            return ResourceSelectorProblem(number, text, _RESERVED_ADVICE)
+            return ResourceSelectorProblem(
+                number, text, "A placement cannot select the namespaces default, kube-* and fleet-*."
+            )
         manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
             manifests += hub.unique_index.list_namespaced({manifest.name for manifest in manifests})
@@ -158,13 +158,11 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
                     f"Namespace:{manifest.namespace} Envelope:<nil>}}"
                 )
                 text = f"found duplicate resource {identifier}"
-                return ResourceSelectorProblem(number, text, f"{manifest.title}: {_DUPLICATE_ADVICE}")
+                return ResourceSelectorProblem(
+                    number, text, f"{manifest.title}: an earlier selector already selects it; select it only once."
+                )
             selected_keys.add(manifest.identity)
     return None
-
-
-_RESERVED_ADVICE: Final = "A placement cannot select the namespaces default, kube-* and fleet-*."
-_DUPLICATE_ADVICE: Final = "an earlier selector already selects it; select it only once."
 
 
 def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
@@ -245,8 +243,8 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        number, renderer = self._locked_renderers.get(cluster, (None, None))
-        if renderer is not None and number == index:
+        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # of a staged run
+        if renderer is not None and locked_index == index:
             return renderer.render_cluster(cluster)
         if index not in self._renderers:
             snapshot = self.find_snapshot(index)

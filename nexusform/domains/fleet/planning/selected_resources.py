@@ -72,24 +72,20 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     # Staged runs take their own snapshots; invalid selectors get none.
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_trigger_of_staged_change(comparison, hub) if spec.is_external else None
-        # True if the plan changes the selection; a hub processes that under any strategy. Changes known only from a
-        # dump do not count, because the hub may have processed them.
-        if spec.previous_configuration is None or spec.is_new:
-            is_selection_changed = False
-        else:
+        is_selection_changed = False
+        if spec.previous_configuration is not None and not spec.is_new:
             previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-            is_selection_changed = bool(previous_objects) and compute_fingerprint(
-                previous_objects
-            ) != compute_fingerprint(selection.manifests)
+            digest_before, digest_now = compute_fingerprint(previous_objects), compute_fingerprint(manifests)
+            # A hub may have processed changes known only from a dump (no objects in state): these do not count.
+            is_selection_changed = bool(previous_objects) and digest_before != digest_now
         return PlacementResources(
             selection,
             CurrentResources(applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed),
             snapshot_store,
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
-    # The clusters with outdated override snapshots in their bindings.
-    pairs = _pair_current_and_new_resources(comparison, latest.index)
-    outdated_clusters = frozenset(name for name, before, after in pairs if not before.has_same_overrides(after))
+    versions = _pair_current_and_new_resources(comparison, latest.index)
+    outdated_clusters = frozenset(name for name, before, after in versions if not before.has_same_overrides(after))
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
@@ -101,7 +97,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the objects of the latest observed snapshot, for a dump without manifests; () if the plan removes them."""
+    """Return the objects of the latest observed snapshot, for hub objects not in the plan; () if it removes them."""
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
@@ -120,11 +116,13 @@ class _ResourceComparisonInput(NamedTuple):
 
 
 def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: PlannedHub) -> Trigger | None:
-    """Return the trigger of a resource change distributed only by a staged run; None without a change."""
+    """Return the trigger of a change distributed only by a staged run: of the selected objects, or else of overrides.
+    None without a change, or for a placement not distributed yet.
+    """
     previous = comparison.spec.previous_configuration
     if previous is None or comparison.spec.is_new:
         return None
-    if comparison.spec.observed_attributes:
+    if comparison.spec.observed_attributes:  # compare with the clusters; without a hub, with state
         latest = comparison.applied.latest
         if latest is None:
             return None
@@ -149,12 +147,12 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
         return own_overrides != [override for override in prior_overrides if override.placement == key]
     observed = comparison.spec.observed_attributes
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
-    # An override on any cluster is part of a rollout already; other clusters match it because of label changes.
+    # An override captured in any binding has started its rollout; other clusters match it because of label changes.
     captured_overrides = [override for override in override_snapshots.values() if override.placement == key]
     for cluster, binding in get_mapping(observed, "bindings").items():
         snapshot = comparison.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
         if snapshot is None or cluster not in comparison.selection.clusters.labels:
-            continue
+            continue  # not comparable: no captured snapshot, or no such member
         names = get_list(binding, "overrides")
         if any(name not in override_snapshots for name in names):
             continue  # uncaptured overrides count as unchanged
@@ -169,7 +167,7 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
 
 
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> Iterator[str]:
-    """Yield the clusters with a changed result of overrides."""
+    """Yield the bound clusters with other objects after the current overrides than now."""
     for cluster, previous, updated in _pair_current_and_new_resources(comparison, index):
         if not previous.has_same_result(updated):
             yield cluster
@@ -192,7 +190,9 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
 
 
 def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
-    """Return the applied resources from the note; older states have hashes only, so derive them from the objects."""
+    """Return the resources on the clusters before the plan: observed on a hub, else those of the private note. Notes of
+    older states have hashes only, so derive the objects from the selection.
+    """
     note = get_prior_note(spec)
     if spec.observed_attributes:
         return _read_observed_resources(spec, selection, hub, note)
@@ -202,7 +202,7 @@ def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, h
     if spec.is_external and not indices:  # no staged run has reached a cluster yet
         return AppliedResources()
     digest_now = compute_fingerprint(selection.manifests)
-    digest, index = digest_now, max(indices, default=0)
+    digest, index = digest_now, max(indices, default=0)  # the oldest states have no hash: as if unchanged
     last_resources = note.get("resources")
     if last_resources is not None:
         digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
@@ -225,23 +225,20 @@ def _read_observed_resources(
     Without captured snapshots, use the newest index in the bindings with the objects last recorded in state,
     else the current ones.
     """
-    # One equal to the current selection in any order is replaced by it.
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
-    digest_now = compute_fingerprint(selection.manifests)
     for snapshot in get_list(spec.observed_attributes, "resource_snapshots"):
         objects = build_manifests(map(json.decode, snapshot["objects"]))
         if {compute_comparable_hash(manifest) for manifest in objects} == selected_hashes:
-            observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), digest_now, selection.manifests))
-        else:
-            observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects))
+            objects = selection.manifests  # the same apart from their order and the server's fields
+        observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects))
     snapshots = tuple(observed_snapshots)
     if snapshots:
         return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
     indices = _list_snapshot_indices(spec)
     if not indices:
         return AppliedResources()
-    objects, digest = selection.manifests, digest_now
+    objects, digest = selection.manifests, compute_fingerprint(selection.manifests)
     recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
     if recorded is not None:
         objects, digest = recorded.objects, recorded.hash
@@ -274,7 +271,7 @@ def _render_observed_clusters(
         if readiness == OVERRIDE_FAILED:
             failure = observed_bindings[binding.cluster].get("failure") or failure or "overrides failed on the hub"
         elif readiness in (READY, FAILED) and not rendered.has_envelope_failure:
-            failure = ""
+            failure = ""  # applied, or failed after the overrides
         if is_captured:
             rendered = replace(rendered, overrides=names)
         if failure != rendered.failure_message:  # the full text of a truncated failure is known
@@ -289,9 +286,11 @@ def _restore_resources_from_hashes(
     objects: tuple[Manifest, ...],
     digests: Mapping[str, str] | None,
 ) -> dict[str, RenderedResources]:
-    """Return the resources of each cluster, for states with only the hash of the override result."""
+    """Return the resources of each cluster, for states with only the hash of the override result. `digests` has it by
+    cluster ("": unchanged objects); None if state has none: the current overrides count as applied.
+    """
     prior_overrides = hub.prior_override_index.list_overrides(spec.configuration.key)
-    # State recorded no overrides: try the current ones, then those of state.
+    # Try the current overrides, then those of state.
     renderers = [
         ClusterRenderer(objects, overrides, selection.clusters.labels)
         for overrides in (selection.overrides, prior_overrides)
@@ -316,7 +315,7 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     bound_clusters = [binding.cluster for binding in placement.bindings]
     new_clusters = [cluster for cluster in bound_clusters if cluster not in prior_clusters]
     pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
-    # Only these members of the note are kept; the resources are rewritten.
+    # Of the prior note, only the triggers and the hub record are kept.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
     placed_note = record_vm_placements(prior_placed, pick_triggers, bound_clusters, serial) or {}
@@ -328,8 +327,8 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
-    """Return the clusters with an open decision, and the share of a random choice: of the eligible clusters
-    without a binding, a PickN picks some.
+    """Return the clusters able to be picked by a PickN instead of others, each with the share of picks: the number of
+    new clusters, divided by the eligible ones without a binding before. {} if all of these are picked, or none.
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:

@@ -66,7 +66,9 @@ class _StagedRunInput(Struct, frozen=True):
 def _execute_staged_run(
     instance: Instance, run: FleetUpdateRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
 ) -> Iterator[Diagnostic]:
-    """Execute one staged run as far as possible; update the placement's bindings and rollout."""
+    """Execute one staged run as far as possible: update the placement's bindings, rollout and timelines, and record the
+    progress in the instance's note. Yield warnings about the run.
+    """
 
     def build_warning(kind: str, text: str) -> Diagnostic:
         return instance.build_diagnostic(Problem((), kind, text, Severity.WARNING))
@@ -84,7 +86,7 @@ def _execute_staged_run(
         return
     instance.private = context.record.build_note()
     yield from _warn_unused_approvals(instance, run, context)
-    if run.state is not RunState.RUN:
+    if run.state is not RunState.RUN:  # only initialized, or stopped
         return
     yield from _warn_skipped_stages(instance, context)
     yield from _warn_pruned_snapshot(instance, run, placement)
@@ -122,7 +124,7 @@ def _execute_staged_run(
 
 
 def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
-    """Yield where a run stops: at failed clusters, or before an approval."""
+    """Yield the warnings about an unfinished run: stopped at failed clusters (`failures`: causes) or an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters
         text = (
@@ -141,7 +143,9 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
-    """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and its earlier message."""
+    """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
+    only if everything it names is the same already: none of the conditions below holds.
+    """
     prior = index_by_cluster(placement.spec.prior_bindings)
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
@@ -162,7 +166,7 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
 
 
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
-    """Return the values fixed at the start of a run, from a hub, else from state."""
+    """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
         return RunRecord()
     observed = hub.observed.runs.get(run.build_key(run.name))
@@ -181,8 +185,8 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
-    """Warn about approvals that no stage requests."""
-    requested: list[str] = []
+    """Warn about configured approvals without a stage requesting them."""
+    requested: list[str] = []  # names of approval requests
     for stage in context.plan.stages:
         if any(task.type == APPROVAL for task in stage.before):
             requested.append(f"{run.name}-before-{stage.name}")
@@ -214,7 +218,7 @@ def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: Pl
     newest, limit = placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit
     observed_snapshots = get_list(placement.spec.observed_attributes, "resource_snapshots")
     observed_indexes = {int(snapshot["index"]) for snapshot in observed_snapshots}
-    if run.resource_index in (None, newest) or newest < limit:
+    if run.resource_index in (None, newest) or newest < limit:  # not an old one, or nothing is pruned yet
         return
     if run.resource_index in observed_indexes and newest in observed_indexes:
         return  # the hub has it and creates no snapshot that could evict it
@@ -245,7 +249,7 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, and the causes."""
+    """Return the clusters updated by a run with failing resources, and the causes; of two, the overrides' one."""
     failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
@@ -256,7 +260,7 @@ def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunIn
 
 def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
     """Return the clusters with apply failures of a run's resources, by configuration or from a hub's report."""
-    if placement.spec.configuration.is_report_only:
+    if placement.spec.configuration.is_report_only:  # nothing is applied
         return frozenset()
     observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
     failed = {
@@ -272,7 +276,9 @@ def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _Stage
 def _build_run_context(
     run: FleetUpdateRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
 ) -> _StagedRunInput | _RejectedRun:
-    """Build the inputs of a run; `record` holds the values fixed in an earlier plan."""
+    """Build the inputs of a run, or return why a hub rejects it. `record` holds the values fixed at its start in an
+    earlier plan; they are None for a new run.
+    """
     stages = record.strategy
     if stages is None:
         strategy = hub.strategies.get(run.build_key(run.strategy))
@@ -280,18 +286,17 @@ def _build_run_context(
             text = f'The staged update strategy "{run.strategy}" does not exist.'
             return _RejectedRun("missing-staged-strategy", text)
         stages = strategy.stages
-    # The number of requested clusters; None for all.
     policy = placement.spec.configuration.effective_policy
     requested_count = placement.spec.policy_snapshot.number_of_clusters
-    if policy.placement_type is not PlacementType.PICK_N:
+    if policy.placement_type is not PlacementType.PICK_N:  # None for a PickAll: all clusters
         requested_count = len(policy.cluster_names) if policy.placement_type is PlacementType.PICK_FIXED else None
     plan = initialize_staged_run(
         placement.bindings,
         placement.spec.policy_snapshot,
-        requested_count,
-        placement.scheduling.is_fulfilled,
-        member_list.members,
-        stages,
+        number=requested_count,
+        is_fulfilled=placement.scheduling.is_fulfilled,
+        members=member_list.members,
+        stages=stages,
     )
     if isinstance(plan, RunProblem):
         return _RejectedRun("blocked-staged-run", f"{plan.message}.")
@@ -299,9 +304,9 @@ def _build_run_context(
     if outdated_reason:
         text = f"{outdated_reason}. Create another run, or replace this one with -replace."
         return _RejectedRun("aborted-staged-run", text)
-    # The snapshot is the configured one, the one fixed at the start of the run, or a new one.
+    # The resource snapshot is the configured one, or the one fixed at the start of the run.
     index = record.resource_snapshot if run.resource_index is None else run.resource_index
-    if index is None:
+    if index is None:  # a new run takes the latest selection
         index = placement.snapshot_store.add_snapshot(placement.spec.configuration.revision_history_limit).index
     snapshot = placement.snapshot_store.find_snapshot(index)
     if snapshot is None:
@@ -312,9 +317,9 @@ def _build_run_context(
             "A run without resource_snapshot_index selects one at its start."
         )
         return _RejectedRun("blocked-staged-run", text)
-    overrides, per_cluster = record.overrides, record.picked
-    if overrides is None or per_cluster is None:
-        overrides, per_cluster = _select_run_overrides(placement, plan, snapshot)
+    overrides, positions_by_cluster = record.overrides, record.picked
+    if overrides is None or positions_by_cluster is None:
+        overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)
     new_record = RunRecord(
         policy_snapshot=plan.policy_snapshot,
         cluster_count=plan.cluster_count,
@@ -323,16 +328,16 @@ def _build_run_context(
         stages=tuple((stage.name, stage.clusters) for stage in plan.stages),
         apply=placement.spec.configuration.apply,
         overrides=overrides,
-        picked=per_cluster,
+        picked=positions_by_cluster,
         done=record.done,
         objects=tuple(sorted(manifest.title for manifest in snapshot.objects)),
     )
-    return _StagedRunInput(plan, snapshot, new_record, overrides, per_cluster)
+    return _StagedRunInput(plan, snapshot, new_record, overrides, positions_by_cluster)
 
 
 def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
-    """Return why an earlier run cannot continue, "" if it can."""
-    # Values that were not recorded count as unchanged.
+    """Return why a started run cannot continue, "" if it can. `plan` is the plan of a run started now."""
+    # Values missing in the record count as unchanged.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
     count = plan.cluster_count if record.cluster_count is None else record.cluster_count
     if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):
@@ -352,7 +357,7 @@ def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: S
 def _select_run_overrides(
     placement: PlacementPlan, plan: StagedRunPlan, snapshot: ResourceSnapshot
 ) -> tuple[tuple[FleetOverride, ...], dict[str, tuple[int, ...]]]:
-    """Return the overrides of a run, and by cluster their positions."""
+    """Return the overrides applied by a run, and by cluster the positions of its overrides in this list."""
     by_cluster: dict[str, Sequence[FleetOverride]] = {}
     selection = placement.selection
     for cluster in plan.updated_clusters:
@@ -360,18 +365,17 @@ def _select_run_overrides(
         cluster_overrides = select_overrides(selection.overrides, snapshot.objects, labels)
         if cluster_overrides:
             by_cluster[cluster] = cluster_overrides
-    # Overrides contain mappings, so identity distinguishes them.
+    # Overrides are not hashable (they contain mappings), so find them by identity.
     used_ids = {id(override) for override in chain.from_iterable(by_cluster.values())}
     run_overrides = tuple(override for override in selection.overrides if id(override) in used_ids)
     position_of = {id(override): position for position, override in enumerate(run_overrides)}
-    positions = {}
-    for cluster, overrides in by_cluster.items():
-        positions[cluster] = tuple(position_of[id(override)] for override in overrides)
-    return run_overrides, positions
+    return run_overrides, {
+        cluster: tuple(position_of[id(override)] for override in overrides) for cluster, overrides in by_cluster.items()
+    }
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
-    """Lock the resources of the run's clusters to its snapshot and overrides."""
+    """Fix the resources of the run's clusters: its snapshot with the overrides selected at its start."""
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in context.plan.updated_clusters:

@@ -45,15 +45,10 @@ from nexusform.resources.address import Address
 from nexusform.resources.graph import find_reachable
 
 StepOrder: TypeAlias = Mapping[Address, Sequence[Address]]
-_ENDED: Final = "ended"  # key of a run's note
 _EVICTION_TYPE: Final = "fleet_placement_eviction"
-_EVICTION_REASON: Final = "the hub evaluates an eviction against the clusters before the change"
 _OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
 _PLACEMENT_TYPES: Final = frozenset({"fleet_cluster_resource_placement", "fleet_resource_placement"})
 _ROLLOUT_TYPES: Final = frozenset({"fleet_hub_manifest", *_PLACEMENT_TYPES, *_OVERRIDE_TYPES})
-_SWITCH_REASON: Final = "the hub rolls out changes until the placement is left to staged runs"
-_OVERRIDE_REASON: Final = "a rollout applies only existing overrides"
-_SINGLE_READ_REASON: Final = "the hub reads that once for it"
 _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
@@ -99,18 +94,21 @@ class _StepOrderContext(Struct, frozen=True):
         return self.changed.versions[-1]
 
 
+# The following conditions decide if the step of the context waits for the step of `changed` (see _AWAITED).
 def _is_content_of_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     return not context.rollout.identities.isdisjoint(changed.identities)
 
 
 def _is_removed_selected_object(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for content removed from the selection: the rollout of the placement is predicted without it."""
+    """Return True for removed content still selected from state: the rollout is predicted without it, so the removal
+    is first. A placement switched to staged runs does not roll out.
+    """
     is_removed = changed.instance.is_removed and not context.rollout.is_switched
     return is_removed and not context.rollout.previous_identities.isdisjoint(changed.identities)
 
 
 def _is_override_for_placement(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    keys = {(FleetOverride, ""), (FleetOverride, context.rollout.placement)}
+    keys = {(FleetOverride, ""), (FleetOverride, context.rollout.placement)}  # "" applies to all placements
     return not changed.placement_keys.isdisjoint(keys)
 
 
@@ -131,7 +129,7 @@ def _is_remaining_member(changed: _ChangedInstance, _context: _StepOrderContext)
 
 
 def _is_changed_member(changed: _ChangedInstance, _context: _StepOrderContext) -> bool:
-    return changed.instance.type.kind is PlanningKind.MEMBER and len(changed.versions) > 1
+    return changed.instance.type.kind is PlanningKind.MEMBER and len(changed.versions) > 1  # neither new nor removed
 
 
 def _is_relabeled_member(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
@@ -140,7 +138,7 @@ def _is_relabeled_member(changed: _ChangedInstance, context: _StepOrderContext) 
 
 
 def _has_new_labels(changed: _ChangedInstance) -> bool:
-    labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]
+    labels = [item.labels for item in changed.versions if isinstance(item, FleetMember)]  # before and after
     return len(labels) > 1 and labels[0] != labels[1]
 
 
@@ -167,7 +165,7 @@ def _is_earlier_eviction(changed: _ChangedInstance, context: _StepOrderContext) 
 
 def _is_ended_run(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
     """Return True for an earlier run of the placement, completed by this plan."""
-    is_ended = changed.position < context.changed.position and get_value_at_path(changed.instance.private, _ENDED)
+    is_ended = changed.position < context.changed.position and get_value_at_path(changed.instance.private, "ended")
     return bool(is_ended) and (FleetUpdateRun, context.rollout.placement) in changed.placement_keys
 
 
@@ -176,13 +174,15 @@ def _is_rollout_override(changed: _ChangedInstance, context: _StepOrderContext) 
 
 
 def _is_awaited_by_objects(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True if content waits for the override; new placements wait too, and a namespace comes first."""
+    """Return True if content waits for an override, to be rolled out with it. There is no need for content of a new
+    placement, since this waits itself; and content with the new namespace of the override must be first.
+    """
     is_namespace_first = _has_new_namespace_of_override(context.changed, changed.versions[-1])
     return not context.rollout.is_new and not is_namespace_first and _is_rollout_override(changed, context)
 
 
 def _is_override_after_namespace(changed: _ChangedInstance, context: _StepOrderContext) -> bool:
-    """Return True for an override of objects applied together with its new namespace."""
+    """Return True for an override applied too late: after content with its new namespace and objects changed by it."""
     override, objects = changed.versions[-1], context.requested
     if not isinstance(override, FleetOverride) or not isinstance(objects, HubObjects) or changed.instance.is_removed:
         return False
@@ -200,14 +200,13 @@ def _is_new_namespace_of_override(changed: _ChangedInstance, context: _StepOrder
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetObject) -> bool:
-    """Return True if a changed manifest contains the new namespace of an override."""
+    """Return True if a manifest's change adds the namespace of an override; False if this is no override in one."""
     if not isinstance(override, FleetOverride) or not override.namespace or changed.instance.is_removed:
         return False
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if namespace not in changed.identities:
         return False
-    version_before = changed.versions[:1]
-    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(version_before)
+    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
 
 
 # A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
@@ -278,7 +277,7 @@ class _ChangedIndex:
 
 
 def _get_placement_key(version: FleetObject) -> str | None:
-    """Return the key of the placement of an object, the own key of a strategy; None for other objects."""
+    """Return the key of an object's placement ("" for all), the own key of a strategy; None for other objects."""
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
             return version.key
@@ -337,8 +336,8 @@ _CANDIDATES: Final[Mapping[_Check, Callable[[_ChangedIndex, _StepOrderContext], 
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before each run, approval, eviction, and start of a rollout; with warnings
-    for overrides created after the start of a rollout.
+    """Return the addresses to complete before the step of each address (run, approval, eviction, or start of a
+    rollout), and warnings about overrides created after the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -350,8 +349,8 @@ def compute_step_order(
         checks = _AWAITED.get(type(requested), ())
         is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
         if not checks or (changed.instance.is_removed and not is_repeatable):
-            continue
-        awaited: dict[Address, None] = {}
+            continue  # it waits for nothing
+        awaited: dict[Address, None] = {}  # an ordered set
         for key in _list_affected_placements(changed, rollouts, hub):
             context = _StepOrderContext(changed, rollouts.get(key))
             candidates = {position for check in checks for position in _CANDIDATES[check](index, context)}
@@ -367,6 +366,7 @@ def compute_step_order(
 
 
 def _build_late_override_warning(override: _ChangedInstance, context: _StepOrderContext) -> Diagnostic:
+    """Build the warning about an override created after the start of the rollout of its objects."""
     content, address = context.changed.instance.address, override.instance.address
     text = (
         f"{content} creates the namespace of {address} and an object changed by it, so the rollout of "
@@ -385,6 +385,7 @@ class _RolloutIndex:
         self._inputs: dict[str, _RolloutInputs] = {}
         versions = [(item.position, version) for item in changed_objects for version in item.versions]
         overrides = [(position, version) for position, version in versions if isinstance(version, FleetOverride)]
+        # Overrides of all placements; one with a placement starts a rollout itself.
         self._overrides = [(position, override) for position, override in overrides if not override.placement]
         evicted = dict.fromkeys(version.placement for _, version in versions if isinstance(version, FleetEviction))
         self._new_namespace_positions: set[int] = set()
@@ -410,7 +411,7 @@ class _RolloutIndex:
                 for identity in self.get(key).identities:
                     self._orders_by_identity.setdefault(identity, []).append(number)
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
-        if "" in names:
+        if "" in names:  # an override of all placements
             yield from self.ordered_placements
             return
         numbers = {self._orders[name] for name in names if name in self._orders}
@@ -426,17 +427,19 @@ class _RolloutIndex:
         return self._inputs[key]
 
     def _build_rollout_inputs(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
+        """Build the inputs of a placement from its selections before and after the plan."""
         previous = placement.spec.previous_configuration or placement.spec.configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
         overrides = () if placement.spec.is_external else self._overrides
         positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
+        still_selected = select_resources(placement.spec.configuration, self._hub.prior_object_index)
         return _RolloutInputs(
             key,
-            frozenset(map(get_object_identity, manifests)),
-            collect_object_identities(select_resources(placement.spec.configuration, self._hub.prior_object_index)),
-            positions,
-            positions - self._new_namespace_positions,
+            identities=frozenset(map(get_object_identity, manifests)),
+            previous_identities=collect_object_identities(still_selected),
+            overrides=positions,
+            earlier_overrides=positions - self._new_namespace_positions,
             is_new=placement.spec.instance.action in _CREATE_ACTIONS,
             is_switched=_is_switching_to_runs(placement),
         )
@@ -449,8 +452,9 @@ def _is_switching_to_runs(placement: PlacementPlan) -> bool:
 
 
 def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
-    """Yield the keys of the placements affected by a step; for content and overrides those with an eviction, an
-    override of all placements, new labels of members, or a switch to staged runs; for overrides also "".
+    """Yield the keys of the placements affected by a step. For content and overrides, yield only those with a reason to
+    wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs. For
+    overrides, also yield "": they wait for their namespace in any case.
     """
     requested = changed.versions[-1]
     match requested:
@@ -470,17 +474,17 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
 
 
 def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]:
-    """Return why a step must wait for another one, and the remedy if it cannot."""
+    """Return why a step must wait for another one, and the remedy if a dependency prevents it."""
     remedy = "Remove the reference or depends_on, or apply them in two plans."
     starts_rollout = address.type in _ROLLOUT_TYPES
     if starts_rollout and awaited.type in _OVERRIDE_TYPES:
         remedy = f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
-        return _OVERRIDE_REASON, remedy
+        return "a rollout applies only existing overrides", remedy
     if starts_rollout and awaited.type in _PLACEMENT_TYPES:
-        return _SWITCH_REASON, remedy
+        return "the hub rolls out changes until the placement is left to staged runs", remedy
     if awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE:
-        return _EVICTION_REASON, remedy
-    return _SINGLE_READ_REASON, remedy
+        return "the hub evaluates an eviction against the clusters before the change", remedy
+    return "the hub reads that once for it", remedy
 
 
 def check_step_order(
@@ -491,7 +495,7 @@ def check_step_order(
         block = address.config_address
         for awaited in awaited_addresses:
             needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
-            if awaited.config_address != block and block in needs:
+            if awaited.config_address != block and block in needs:  # both wait for each other
                 reason, remedy = _explain_awaited_step(address, awaited)
                 text = (
                     f"{address} must be applied after {awaited}, because {reason}, but {awaited} "
@@ -501,6 +505,7 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
+    """Yield the instances of fleet objects with a step in this plan, in planning order."""
     for position, instance in enumerate(instances):
         build = instance.type.build_fleet_object
         if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):

@@ -44,7 +44,6 @@ _SIGNS: Final = {
 _MAX_ROWS: Final = 2000
 MAX_GRID_COLUMNS: Final = 40
 _FEW_CLUSTERS: Final = 12  # up to this number, the grid includes clusters that are not picked
-_MEMBER: Final = "fleet_member_cluster"
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
 
@@ -68,7 +67,7 @@ class MatrixCell(Struct, frozen=True):
         row = self.binding
         if row is None:
             return self.rejection
-        reason = row.reason if row.reason != row.trigger else ""
+        reason = row.reason if row.reason != row.trigger else ""  # not the same text twice
         return ": ".join(text for text in (row.trigger, reason) if text)
 
 
@@ -96,14 +95,14 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """Build the matrix of a plan's bindings, with the reasons for other clusters."""
     bindings = _list_bindings(plan)
     cells = _build_cells(bindings, plan)
-    changing = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
-    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changing)
+    changed = {str(row.address) for row in bindings if row.action is not PlacementAction.KEEP}
+    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed)
     picked_clusters = {row.object for row in bindings}
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
     changed_clusters = {row.object for row in bindings if row.action is not PlacementAction.KEEP}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
-    if len(all_clusters) <= _FEW_CLUSTERS:
+    if len(all_clusters) <= _FEW_CLUSTERS:  # show all as columns
         columns, unpicked = [*columns, *unpicked], []
     grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
     return FleetMatrix(tuple(placements), grid_columns, cells, unpicked=tuple(unpicked))
@@ -125,7 +124,7 @@ def render_fleet_part(plan: Plan) -> Part:
         names = build_element("p", ", ".join(matrix.unpicked))
         unpicked = build_element("details", build_element("summary", title), names, class_="reasons")
     hint = None
-    if _has_only_bindings(matrix.cells):
+    if _has_only_bindings(matrix.cells):  # the plan has no rejections by rules
         flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
         text = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
         hint = build_element("p", text, class_="quiet")
@@ -136,7 +135,7 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
     """Return the members of the fleet after the plan, with or without placements."""
     members: list[RenderedFleetMember] = []
     for change in plan.changes:
-        if change.address.type != _MEMBER or change.sensitive_after:
+        if change.address.type != "fleet_member_cluster" or change.sensitive_after:
             continue
         name, cluster = get_text(change.after, "name"), get_text(change.after, "kubernetes_cluster_id")
         if name:
@@ -146,25 +145,22 @@ def list_fleet_members(plan: Plan) -> list[RenderedFleetMember]:
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
     """Return the cell of each placement and cluster: bindings, then rejections by rules, then other messages."""
-    cells: dict[tuple[str, str], MatrixCell] = {}
-    for row in rows:
-        cells[str(row.address), row.object] = MatrixCell(row)
+    cells = {(str(row.address), row.object): MatrixCell(row) for row in rows}
     for row in rows:
         for rejection in row.rejections:
-            cell = MatrixCell(None, rejection.rule, rejection.reason)
+            cell = MatrixCell(rule=rejection.rule, rejection=rejection.reason)
             cells.setdefault((str(row.address), rejection.candidate), cell)
     for rejected in plan.rejected_clusters:
-        cells.setdefault((str(rejected.address), rejected.cluster), MatrixCell(None, "", rejected.reason))
+        cells.setdefault((str(rejected.address), rejected.cluster), MatrixCell(rejection=rejected.reason))
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
         if placement not in placements or change.sensitive_after:
             continue
-        # The clusters rejected in the placement's status.
         statuses = {"placement_statuses": get_value_at_path(change.after, "placement_statuses")}
         for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
-            if status.cluster and status.conditions and status.conditions[0].status == "False":
-                cells.setdefault((placement, status.cluster), MatrixCell(None, "", status.conditions[0].message))
+            if status.cluster and status.conditions and status.conditions[0].status == "False":  # Scheduled is first
+                cells.setdefault((placement, status.cluster), MatrixCell(rejection=status.conditions[0].message))
     return cells
 
 
@@ -198,6 +194,7 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
+    """Render the row of placements with equal cells; instances of a block share one name."""
     names = [_render_address(text) for text in fold_instances(placements)]
     parts = names[:1] + [build_element("div", name) for name in names[1:]]
     return build_element("tr", build_element("th", parts, scope="row"), cells)
@@ -206,7 +203,7 @@ def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
 def _render_address(placement: str) -> Part:
     """Render a placement's address: the name in bold below the small prefix."""
     kind, dot, name = placement.partition("_placement.")
-    if not dot:
+    if not dot:  # no placement type with this ending
         return build_element("code", build_breakable_name(placement), class_="name")
     front = build_element("code", build_breakable_name(kind + dot), class_="quiet small front")
     return [front, build_element("code", build_breakable_name(name), class_="name")]
@@ -234,7 +231,7 @@ def _render_binding(row: PlacementChange) -> Part:
 
 def format_binding_change(row: PlacementChange) -> str:
     """Format the change of a binding: `+ Bound`."""
-    location = row.target or row.source
+    location = row.target or row.source  # only the former one if it is removed
     state = str(location.state) if isinstance(location, Binding) else row.action.value
     return f"{_SIGNS[row.action]} {state}".strip()
 
@@ -284,7 +281,7 @@ def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
         if cell.reason:
             rule = cell.rule or ("picked" if cell.binding is not None else "not picked")
             placements_by_reason.setdefault((cluster, rule, cell.reason), []).append(placement)
-    lines = [(format_instances(placements), *reason_key) for reason_key, placements in placements_by_reason.items()]
+    lines = [(format_instances(placements), *reason) for reason, placements in placements_by_reason.items()]
     if not lines:
         return None
     heads = ("Placement", "Cluster", "Rule", "Reason")
@@ -306,7 +303,7 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
     lines = []
     for row in rows[:_MAX_ROWS]:
-        effect = compute_effect(row)
+        effect = compute_effect(row)  # more exact than the action
         verb = format_effect_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
         action = f"{_SIGNS[row.action]} {verb}".strip()
         origin = format_location_text(row.source) if row.source else ""
@@ -384,7 +381,7 @@ def _render_lines(matrix: FleetMatrix, columns: Mapping[str, int]) -> list[Marku
     }
     lines: dict[str, Markup] = {}
     remaining_bytes = MAX_BYTES - _FRAME_BYTES
-    for placement in sorted(matrix.placements, key=lambda name: name not in changed):
+    for placement in sorted(matrix.placements, key=lambda name: name not in changed):  # changed ones first
         cells = [
             translate_parts(_render_svg_cell(matrix.get_cell(placement, cluster)), offset, 0)
             for cluster, offset in columns.items()

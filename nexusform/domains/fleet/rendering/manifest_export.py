@@ -40,7 +40,6 @@ _KINDS: Final = {
 _MEMBER: Final = "fleet_member_cluster"
 _HUB_OBJECTS: Final = "fleet_hub_manifest"
 _PLACEMENTS: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
-_EVICTION: Final = "fleet_placement_eviction"
 _APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
 # The order for a hub: referenced objects first. Overrides precede placements: one without a placement name
 # affects only placements created later.
@@ -75,7 +74,7 @@ class _ExportedObject(Struct, frozen=True):
     @property
     def is_earlier_eviction(self) -> bool:
         """Whether it is an existing eviction: applied again, it would evict again."""
-        return self.address.type == _EVICTION and not self.is_created
+        return self.address.type == "fleet_placement_eviction" and not self.is_created
 
 
 def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetManifestExport:
@@ -102,10 +101,11 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
         if limitation:
             addresses_by_limitation.setdefault(limitation, []).append(str(item.address))
     addresses_by_limitation["evictions"] = [str(item.address) for item in objects if item.is_earlier_eviction]
-    # The runs created together with their placement.
     created = [item for item in objects if item.is_created]
     placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    runs = [item for item in created if _get_placement_of_run(item, registries) in placement_ids]
+    runs = [
+        item for item in created if _get_placement_of_run(item, registries) in placement_ids
+    ]  # created together with it
     addresses_by_limitation["runs"] = [str(item.address) for item in runs]
     for limitation, addresses in addresses_by_limitation.items():
         if addresses:
@@ -150,17 +150,16 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
     elif type_name == _HUB_OBJECTS:
         yield from () if attributes.get("cluster_id") else _render_hub_objects(attributes)
     else:
-        manifest = attributes.get("manifest")
-        if isinstance(manifest, str) and attributes.get("lenient") is not True:
+        manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
+        if isinstance(manifest, str) and not is_lenient:  # as written by the user
             yield manifest.strip().removeprefix("---").strip() + "\n"
             return
         text = _render_yaml(_build_fleet_object(type_name, schema, attributes))
-        # The old name accepted by a lenient reading.
-        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if attributes.get("lenient") is True else text
+        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text  # no member has the old name
 
 
 def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a fleet object configured as blocks, or as a manifest read leniently, with its mistakes corrected."""
+    """Build the API object of blocks, or of a manifest read leniently, with its mistakes corrected."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
@@ -180,7 +179,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
 
 
 def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the labels and taints of a member, the fields writable besides its agent."""
+    """Yield a member with its labels and taints, the only fields not written by its agent; nothing without any."""
     labels, taints = attributes.get("labels"), get_list(attributes, "taint")
     if not labels and not taints:
         return
@@ -208,7 +207,7 @@ def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
-    """Return True if an argument differs from its default."""
+    """Return True if the API needs an argument: it is required, or differs from its default."""
     if name == "group":  # required by the API, even for the core group
         return True
     value = arguments.get(name)
@@ -216,7 +215,7 @@ def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, An
 
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a body that differ from their defaults."""
+    """Return the arguments different from their defaults as a body in the API's form, with its nested blocks."""
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
@@ -276,7 +275,7 @@ def render_node_labels(plan: Plan) -> str:
         lines.append(f"\n# {change.address}; the kubectl context has the name of the cluster.")
         context = shlex.quote(str(attributes["name"]))
         nodes = attributes.get("nodes")
-        if not isinstance(nodes, Mapping):
+        if not isinstance(nodes, Mapping):  # not known
             continue
         for name, node in nodes.items():
             if node.get("role") == "Worker" and node.get("machine"):

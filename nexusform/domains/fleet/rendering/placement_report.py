@@ -36,7 +36,7 @@ _ACTION_TEXTS = {
 
 def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters."""
-    cluster, explanation = reason.cluster, reason.explanation
+    cluster, explanation = reason.cluster, reason.explanation  # "" for all clusters
     clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
     current_facts = _describe_missing_and_unscheduled_clusters(reason)
@@ -61,13 +61,8 @@ def build_placement_report(reason: PlacementReason) -> Report:
         sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
     if cluster and not reason.failures:
         sections += _build_override_sections(reason.objects, reason.rendered)
-    return Report(
-        f"{reason.address} {cluster}".strip(),
-        _format_bound_clusters_or_error(explanation),
-        explanation.abort is not None,
-        tuple(facts),
-        tuple(sections),
-    )
+    title, has_error = f"{reason.address} {cluster}".strip(), explanation.abort is not None
+    return Report(title, _format_bound_clusters_or_error(explanation), has_error, tuple(facts), tuple(sections))
 
 
 def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanation]:
@@ -112,7 +107,7 @@ def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: Pl
     for cluster in clusters:
         name = cluster.cluster
         row = reason.rows.get(name)
-        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):
+        if row is not None and (row.action in _ACTION_TEXTS or row.trigger):  # changed, or kept in spite of a change
             action_text = _ACTION_TEXTS.get(row.action, "kept")
             if action_text == "kept" and cluster.is_bound and cluster.rejections:
                 yield (
@@ -142,7 +137,7 @@ def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
 def _build_table(explanation: PlacementExplanation) -> Table:
     """Build a row per cluster, with ranks and scores if there are any, and batches if there are several."""
     clusters = explanation.clusters
-    if all(cluster.affinity_score is None for cluster in clusters):
+    if all(cluster.affinity_score is None for cluster in clusters):  # no PickN
         plain_rows = tuple(
             Row((cluster.cluster, _get_state(cluster), _format_scheduling_result(cluster))) for cluster in clusters
         )
@@ -163,10 +158,10 @@ def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
     """Build the cells of one cluster; if bound, or picked in an earlier batch, without rank and margin."""
-    is_picked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
+    is_unranked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
     batch = (_format_number(cluster.batch),) if has_batches else ()
     rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)
-    if is_picked:
+    if is_unranked:
         rank, margin = "", ""
     elif cluster.cluster == explanation.last_pick:
         margin = "last picked"
@@ -187,7 +182,7 @@ def _format_number(value: int | None) -> str:
 
 
 def _format_score_margin(cluster: ClusterExplanation) -> str:
-    """Return the difference to the last pick: the first nonzero part."""
+    """Return the difference to the last pick: the first nonzero part of the scores; "" without ranks."""
     margin = cluster.margin
     if margin is None:
         return ""
@@ -196,7 +191,7 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
             return f"{margin.topology_spread:+d} spread"
         case "affinity":
             return f"{margin.affinity:+d} affinity"
-        case "obsolete":
+        case "obsolete":  # clusters bound under an earlier policy win ties
             return "kept" if margin.obsolete > 0 else "new"
         case _:
             return "by name"
@@ -215,13 +210,12 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
         return "picked"
     if rejection_text:
         return rejection_text
-    return "outscored" if cluster.margin is not None else "passes"
+    return "outscored" if cluster.margin is not None else "passes"  # passes the rules, but nothing is picked now
 
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
     """Build the section with every rule's verdict on one cluster, and its rank."""
-    # The hub's message of the pick does not explain a present rejection.
-    is_rejected_now = cluster.is_bound and bool(cluster.rejections)
+    is_rejected_now = cluster.is_bound and bool(cluster.rejections)  # the hub's message is about the pick
     lines = [cluster.reported_reason] if cluster.reported_reason and not is_rejected_now else []
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
@@ -312,11 +306,12 @@ def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
 
 
 def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
+    """Return the verdict on one cluster as JSON data; the trigger is this plan's, else the recorded one."""
     row = reason.rows.get(cluster.cluster)
-    known_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
+    recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
     return {
         **_BINDING_FORM(cluster),
-        "trigger": (row.trigger if row is not None else "") or known_trigger,
+        "trigger": (row.trigger if row is not None else "") or recorded_trigger,
         "serial": serial,
         **_CLUSTER_FORM(cluster),
     }
@@ -340,13 +335,9 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
         sections.append(_build_node_scores_section(reason))
     if any(verdict.rejections for verdict in reason.nodes):
         sections.append(_build_rejections_section(reason.nodes))
-    return Report(
-        f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
-        f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
-        not outcome.node,
-        tuple(_describe_node_choice(reason)),
-        tuple(sections),
-    )
+    title = f"{outcome.name} ({outcome.workload}) on {reason.cluster}"
+    answer = f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state]
+    return Report(title, answer, not outcome.node, tuple(_describe_node_choice(reason)), tuple(sections))
 
 
 def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
@@ -364,7 +355,7 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
     if outcome.victims:
         victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
         yield f"No node was free, so it evicts {victims}. The nodes below are those before the eviction."
-    if reason.is_current:
+    if reason.is_current:  # no decision of this plan, so nothing uncertain
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
         # Pods of one template are interchangeable.
@@ -380,7 +371,7 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
 
 
 def _describe_uncertainty(reason: PodPlacementReason) -> str:
-    """Return a sentence about random choices that lead to this node."""
+    """Return a sentence about the reason for the uncertainty: unknown rules, or random choices of the scheduler."""
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
         return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
     feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
@@ -395,19 +386,17 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
 
 
 def _build_node_scores_section(reason: PodPlacementReason) -> Section:
-    """Build the section with the points of feasible nodes by rule."""
+    """Build the section with the points of feasible nodes by rule; nodes with equal points share a row."""
     feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
-    rules: dict[str, None] = {}
-    for verdict in feasible:
-        rules.update(dict.fromkeys(verdict.points))
+    rules = dict.fromkeys(rule for verdict in feasible for rule in verdict.points)  # in order, each once
     groups: dict[tuple[str, ...], list[str]] = {}
     for verdict in feasible:
         mark = "chosen" if verdict.node == reason.outcome.node else ""
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
     rows = [
-        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
-        for (mark, *figures), names in groups.items()
+        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *points))
+        for (mark, *points), names in groups.items()
     ]
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))

@@ -32,9 +32,7 @@ PLACEMENTS: Final[Mapping[str, str]] = {
     "fleet_cluster_resource_placement": "ClusterResourcePlacement",
     "fleet_resource_placement": "ResourcePlacement",
 }
-_DEFAULT_API_VERSION: Final = "placement.kubernetes-fleet.io/v1"
 _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
-_PADDING: Final = 2
 
 
 def render_placement(kind: str, placement: RecordedPlacement, version: str = CURRENT, width: int = 0) -> str:
@@ -58,7 +56,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "Namespace", configuration.namespace),
         (0, "Labels", "<none>"),
         (0, "Annotations", "<none>"),
-        (0, "API Version", placement.api_version or _DEFAULT_API_VERSION),
+        (0, "API Version", placement.api_version or "placement.kubernetes-fleet.io/v1"),
         (0, "Kind", PLACEMENTS[kind]),
         (0, "Spec", None),
         *_list_describe_rows(_build_spec(configuration), 1),
@@ -72,6 +70,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
 
 
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
+    """Return the spec of a placement as in the API."""
     document: dict[str, Any] = {
         "resourceSelectors": [_SELECTOR(selector) for selector in configuration.selectors],
         "revisionHistoryLimit": configuration.revision_history_limit,
@@ -107,6 +106,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
+    """Return an entry of placementStatuses as in the API."""
     document: dict[str, Any] = {"conditions": [_CONDITION(condition) for condition in status.conditions]}
     if status.failed_objects:
         document["failedPlacements"] = [_FAILED_OBJECT(failed_object) for failed_object in status.failed_objects]
@@ -125,10 +125,10 @@ _FAILED_OBJECT: Final = RecordForm(
 
 
 def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
-    """Yield keys in order and lists item by item, like `kubectl describe`."""
+    """Yield rows (level, label, value or None) in the order of keys, lists item by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
-        if not re.fullmatch(r"[a-zA-Z]+", key):
+        if not re.fullmatch(r"[a-zA-Z]+", key):  # no field name: a label's key
             label = key
         else:
             words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
@@ -155,6 +155,7 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
         if value is not None and label:
             block.append((prefix, value))
             continue
+        # A heading, or an item of a list, ends the block.
         yield from _format_aligned_block(block, width)
         block = []
         yield prefix if label else f"{prefix}{value}"
@@ -164,9 +165,9 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
 def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     """Yield lines with their values in one column."""
     lines = list(block)
-    indent = max((len(prefix) for prefix, _ in lines), default=0) + _PADDING
+    indent = max((len(prefix) for prefix, _ in lines), default=0) + 2
     for prefix, value in lines:
-        # The prefix is padded first: a line must not break at its spaces.
+        # Wrap only the value: a line must not break at spaces of the label.
         first_line, *further_lines = wrap_line(value, 0, width - indent)
         yield f"{prefix:<{indent}}{first_line}".rstrip()
         yield from (f"{' ' * indent}{line}" for line in further_lines)
@@ -184,7 +185,6 @@ _EVENTS: Final = {
     "Applied": ("PlacementApplied", "Resources have been applied to the selected cluster(s)"),
     "Available": ("PlacementAvailable", "Resources are available on the selected cluster(s)"),
 }
-_COMPLETED_MESSAGE: Final = "Placement has finished the rollout process and reached the desired status"
 _EVENTS_2023: Final = {
     "Scheduled": ("PlacementScheduleSuccess", "Successfully scheduled the placement"),
     "Synchronized": ("PlacementSyncSuccess", "Successfully synchronized the placement"),
@@ -213,13 +213,14 @@ def render_events(
 
 
 def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool) -> Iterator[tuple[str, str]]:
+    """Yield the events (reason, message): one per true condition, and one for the completed rollout."""
     texts = _EVENTS_2023 if is_2023 else _EVENTS
     for condition in conditions:
         name = condition.type.removeprefix(kind)
         if condition.status == TRUE and name in texts:
             yield texts[name]
     if not is_2023 and {condition.status for condition in conditions} == {TRUE}:
-        yield _COMPLETED, _COMPLETED_MESSAGE
+        yield _COMPLETED, "Placement has finished the rollout process and reached the desired status"
 
 
 def render_placements(

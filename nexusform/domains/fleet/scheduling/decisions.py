@@ -39,7 +39,7 @@ def build_selected_decision(binding: Binding) -> Decision:
     """Build the decision recorded in a binding."""
     affinity, spread = binding.affinity_score, binding.topology_spread_score
     start = f'Successfully scheduled resources for placement in "{binding.cluster}"'
-    if affinity is None or spread is None:
+    if affinity is None or spread is None:  # PickFixed
         return Decision(binding.cluster, True, f"{start}: picked by scheduling policy")
     scores = f"(affinity score: {affinity}, topology spread score: {spread})"
     return Decision(binding.cluster, True, f"{start} {scores}: picked by scheduling policy", affinity, spread)
@@ -58,16 +58,6 @@ def build_rejected_decision(cluster: str, reason: str) -> Decision:
     return Decision(cluster, False, f"ClusterUnschedulable, {reason}")
 
 
-def build_ineligible_decision(cluster: str, reason: str) -> Decision:
-    """Build the decision on an ineligible cluster of a PickFixed policy."""
-    return Decision(cluster, False, f'Cluster "{cluster}" is not eligible for resource placement yet: {reason}')
-
-
-def build_missing_decision(cluster: str) -> Decision:
-    """Build the decision on a cluster of a PickFixed policy missing in the fleet."""
-    return Decision(cluster, False, f'Specified cluster "{cluster}" is not found')
-
-
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
     """Build the Scheduled condition of a policy snapshot; `count` is the number of selected clusters."""
     if is_fulfilled:
@@ -80,8 +70,8 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
 def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
-    """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected
-    cluster is omitted and still uses a slot, as on a real hub.
+    """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected cluster is
+    omitted and still uses one of the 20 places, as on a real hub. `outscored` and `rejected` are read only as needed.
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))

@@ -78,7 +78,7 @@ def evaluate_eviction(
 def _evaluate_eviction(
     cluster: str, target: EvictionTarget, budget: PlacementDisruptionBudget | None
 ) -> tuple[bool, str]:
-    """Return whether a valid eviction is executed, and the reason."""
+    """Return whether a valid eviction is executed, and the hub's message. Failed resources need no budget."""
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:
         return True, BEING_REMOVED
@@ -93,14 +93,13 @@ def _evaluate_eviction(
     ):
         return False, MISCONFIGURED
     available = sum(b.cluster in target.available_clusters for b in target.bindings)
+    desired = target.number or 0  # base of percentages; a PickAll has none, and no percentage
     # The number of further allowed evictions; negative if the budget is already violated.
-    desired = target.number or 0
+    allowed_count = 0
     if budget.max_unavailable is not None:
         allowed_count = budget.max_unavailable.compute(desired) - (len(target.bindings) - available)
     elif budget.min_available is not None:
         allowed_count = available - budget.min_available.compute(desired)
-    else:
-        allowed_count = 0
     is_allowed = allowed_count > 0
     verdict = "allowed" if is_allowed else "blocked"
     return is_allowed, (

@@ -86,7 +86,7 @@ def check_name(name: str) -> list[Problem]:
 def check_policy(policy: Policy) -> list[Problem]:
     """Return the problems of a policy; paths start below `policy`."""
     problems = _check_unsupported_fields(policy)
-    if policy.placement_type is PlacementType.PICK_FIXED:
+    if policy.placement_type is PlacementType.PICK_FIXED:  # supports no terms and tolerations
         return problems + _check_cluster_names(policy.cluster_names)
     if policy.placement_type is PlacementType.PICK_N:
         problems += _check_number_of_clusters(policy.number_of_clusters)
@@ -103,41 +103,24 @@ def check_policy(policy: Policy) -> list[Problem]:
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
     """Return the problems of fields unsupported by the placement type."""
     kind = policy.placement_type
-    is_fixed, is_pick_all = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_ALL
+    is_fixed, is_pick_n = kind is PlacementType.PICK_FIXED, kind is PlacementType.PICK_N
     suffix = f"for policy type {kind}, only valid for"
-    rows: list[tuple[bool, Path, str]] = [
-        (
-            not is_fixed and bool(policy.cluster_names),
-            ("cluster_names",),
-            f"cluster names needs to be empty {suffix} PickFixed",
-        ),
-        (
-            kind is not PlacementType.PICK_N and policy.number_of_clusters is not None,
-            ("number_of_clusters",),
-            f"number of clusters must be nil {suffix} PickN",
-        ),
-        (
-            is_fixed and (policy.required_terms is not None or bool(policy.preferred_terms)),
-            ("affinity",),
-            f"affinity must be nil {suffix} PickAll and PickN",
-        ),
-        (
-            kind is not PlacementType.PICK_N and bool(policy.spread_constraints),
-            ("topology_spread_constraint", 0),
-            f"topology spread constraints needs to be empty {suffix} PickN",
-        ),
-        (
-            is_fixed and bool(policy.tolerations),
-            ("toleration", 0),
-            f"tolerations needs to be empty {suffix} PickAll and PickN",
-        ),
-        (
-            is_pick_all and bool(policy.preferred_terms),
-            (*_PREFERRED, 0),
-            f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}",
-        ),
-    ]
-    return [build_error(path, message) for is_invalid, path, message in rows if is_invalid]
+    problems: list[Problem] = []
+    if not is_fixed and policy.cluster_names:
+        problems.append(build_error(("cluster_names",), f"cluster names needs to be empty {suffix} PickFixed"))
+    if not is_pick_n and policy.number_of_clusters is not None:
+        problems.append(build_error(("number_of_clusters",), f"number of clusters must be nil {suffix} PickN"))
+    if is_fixed and (policy.required_terms is not None or policy.preferred_terms):
+        problems.append(build_error(("affinity",), f"affinity must be nil {suffix} PickAll and PickN"))
+    if not is_pick_n and policy.spread_constraints:
+        text = f"topology spread constraints needs to be empty {suffix} PickN"
+        problems.append(build_error(("topology_spread_constraint", 0), text))
+    if is_fixed and policy.tolerations:
+        problems.append(build_error(("toleration", 0), f"tolerations needs to be empty {suffix} PickAll and PickN"))
+    if kind is PlacementType.PICK_ALL and policy.preferred_terms:
+        text = f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
+        problems.append(build_error((*_PREFERRED, 0), text))
+    return problems
 
 
 def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
@@ -174,6 +157,7 @@ def _check_number_of_clusters(number: int | None) -> list[Problem]:
 
 
 def _check_spread_constraint(constraint: TopologySpreadConstraint, path: Path) -> list[Problem]:
+    """Return the problems of one topology spread constraint."""
     problems: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
@@ -184,6 +168,7 @@ def _check_spread_constraint(constraint: TopologySpreadConstraint, path: Path) -
 
 
 def _check_required_terms(policy: Policy) -> list[Problem]:
+    """Return the problems of the required terms: too many, or invalid selectors and sorters."""
     terms = policy.required_terms or ()
     problems: list[Problem] = []
     if len(terms) > MAX_TERMS:
@@ -232,7 +217,8 @@ def _check_property_requirements(requirements: Iterable[PropertyRequirement], pa
         problem = find_contradictory_requirements([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
-            problems.append(build_error((*path, "match_expression", group[-1][0]), text))
+            last_index, _ = group[-1]
+            problems.append(build_error((*path, "match_expression", last_index), text))
     return problems
 
 
@@ -261,7 +247,7 @@ def _check_property_name(name: str, path: Path) -> list[Problem]:
     if name.startswith(RESOURCE_PREFIX):
         return _check_resource_name(name, path)
     prefix, *segments = name.split("/")
-    if not segments:
+    if not segments:  # no slash
         return _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
     problems: list[Problem] = []
     if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
@@ -287,7 +273,7 @@ def _check_resource_name(name: str, path: Path) -> list[Problem]:
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
         return [build_error(path, text)]
     problems = _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
-    if not problems and (not resource or "-" in resource):
+    if not problems and (not resource or "-" in resource):  # the scheduler splits the name at dashes
         text = f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
         problems.append(build_hub_difference_warning(path, text))
     return problems
@@ -307,8 +293,9 @@ def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
 
 
 def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
+    """Return the problems of one toleration."""
     problems: list[Problem] = []
-    if toleration.key:
+    if toleration.key:  # an empty one matches all keys, with Exists only
         problems += _build_errors((*path, "key"), "invalid toleration key", validate_qualified_name(toleration.key))
     if toleration.operator not in (EQUAL, EXISTS):
         problems.append(build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}"))
@@ -354,7 +341,7 @@ def check_member(member: Member) -> list[Problem]:
 def parse_resource_usage(
     total: Mapping[str, str], allocatable: Mapping[str, str], available: Mapping[str, str]
 ) -> tuple[ResourceUsage, list[Problem]]:
-    """Parse a member's resource usage, without invalid quantities; paths start at the three maps."""
+    """Parse a member's resource usage; invalid quantities are left out and reported, by map and resource name."""
     problems: list[Problem] = []
 
     def parse_amounts(name: str, texts: Mapping[str, str]) -> dict[str, Quantity]:
@@ -407,7 +394,7 @@ def check_policy_change(old_policy: Policy | None, new_policy: Policy | None) ->
     problems: list[Problem] = []
     if old_policy is not None and new_policy is None:
         problems.append(build_error(("policy",), "policy cannot be removed once set"))
-    old, new = old_policy or Policy(), new_policy or Policy()
+    old, new = old_policy or Policy(), new_policy or Policy()  # without a policy: PickAll
     if old.placement_type is not new.placement_type:
         problems.append(build_error(("policy", "placement_type"), "placement type is immutable"))
     if not set(old.tolerations) <= set(new.tolerations):
@@ -425,7 +412,7 @@ def check_strategy_change(old_type: str, new_type: str) -> list[Problem]:
 
 
 def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
-    """Return the problems of a disruption budget; `placement_type` None: unknown placement."""
+    """Return the problems of a disruption budget; with `placement_type` None (unknown placement), the general ones."""
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:
         problems.append(build_error((), "max_unavailable and min_available cannot both be set"))

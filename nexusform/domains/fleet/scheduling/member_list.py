@@ -86,13 +86,13 @@ class MemberList:
             for value, members in by_value.items():
                 with_key |= members
                 with_value |= members if value in accepted_values else 0
-            results = {
+            members_by_operator = {
                 IN: with_value,
                 NOT_IN: self.all_members & ~with_value,
                 EXISTS: with_key,
                 DOES_NOT_EXIST: self.all_members & ~with_key,
             }
-            selected &= results[requirement.operator]
+            selected &= members_by_operator[requirement.operator]
         return selected
 
 
@@ -147,7 +147,7 @@ class BindingTable:
     def _add_binding(self, binding: Binding) -> None:
         """Add a binding to its class by state, snapshot and existence of its cluster."""
         cluster = binding.cluster
-        if binding.is_deleting:
+        if binding.is_deleting:  # as if it were gone
             self.changes.append(BindingChange(cluster, BindingAction.DROPPED, ChangeCause.DELETED))
             return
         self.by_cluster[cluster] = binding
@@ -156,7 +156,7 @@ class BindingTable:
             self.unscheduled |= 0 if position is None else 1 << position
         elif position is None or self.member_list.members[position].is_leaving:
             self._mark_unscheduled(cluster, ChangeCause.CLUSTER_LEFT)
-        elif binding.policy_snapshot != self.policy_snapshot:
+        elif binding.policy_snapshot != self.policy_snapshot:  # picked under an earlier policy
             self.obsolete |= 1 << position
         elif binding.state is BindingState.SCHEDULED:
             self.scheduled |= 1 << position
@@ -186,11 +186,10 @@ class BindingTable:
         name = self.member_list.members[position].name
         bit = 1 << position
         action, state, resources = BindingAction.CREATED, BindingState.SCHEDULED, None
-        if self.obsolete & bit:
-            existing = self.by_cluster[name]
+        existing = self.by_cluster.get(name)
+        if existing is not None and self.obsolete & bit:
             action, state, resources = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
-        elif self.unscheduled & bit:
-            existing = self.by_cluster[name]
+        elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
             resources = existing.resource_snapshot
         self.obsolete &= ~bit
@@ -213,6 +212,7 @@ class BindingTable:
         self._mark_unscheduled(self.member_list.members[position].name, cause)
 
     def _mark_unscheduled(self, cluster: str, cause: ChangeCause) -> None:
+        """Set the state of a binding to Unscheduled and record the change."""
         binding = self.by_cluster[cluster]
         self.by_cluster[cluster] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
         self.changes.append(BindingChange(cluster, BindingAction.UNSCHEDULED, cause))

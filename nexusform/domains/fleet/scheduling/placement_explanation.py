@@ -122,7 +122,7 @@ def compute_policy_drift(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> SchedulingDrift:
-    """Compare the current clusters with those of a new placement. Empty if scheduling aborts."""
+    """Compare the current clusters with the picks of a fresh scheduling; report no difference if an error stops it."""
     fresh_result = scheduling_cycle.run_scheduling_cycles((), member_list, policy, snapshot, namespace)
     if fresh_result.abort is not None:
         return SchedulingDrift((), ())
@@ -135,7 +135,7 @@ def compute_policy_drift(
 def find_eligible_members(member_list: MemberList, policy: Policy | None, namespace: str = "") -> frozenset[str]:
     """Return the members eligible for a placement without bindings."""
     filter_result = filter_members(PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks())
-    if isinstance(filter_result, CycleAbort):
+    if isinstance(filter_result, CycleAbort):  # a hub picks none
         return frozenset()
     return frozenset(member_list.members[position].name for position in iterate_ascending(filter_result.eligible))
 
@@ -147,7 +147,9 @@ def explain(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
-    """Explain the decisions for these bindings, and every rule's verdict on every cluster before the last batch."""
+    """Explain every cluster: its pick in a replay of the cycles from these bindings, and the verdict of every rule at
+    the start of the last cycle (a cycle picks a batch of clusters).
+    """
     request = PlacementRequest(policy or Policy(), namespace)
     bindings = tuple(prior_bindings)
     if request.policy.placement_type is PlacementType.PICK_FIXED:
@@ -157,7 +159,7 @@ def explain(
     filter_result = filter_members(request, member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, filter_result)
-    if not _is_pick_n(request):
+    if not _is_pick_n(request):  # PickAll: no scores
         rows = _explain_members(request, binding_table, {}, replay)
         return PlacementExplanation(request.policy, snapshot, None, rows, replay.batches)
     ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
@@ -166,11 +168,11 @@ def explain(
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
     picks = replay.batches[-1] if replay.has_final_picks else ()
     picked = [scored for scored in ranked if member_list.members[scored.position].name in picks]
-    positions: _RankTable = {}
-    for number, scored in enumerate(ranked, 1):
+    ranks: _RankTable = {}
+    for rank, scored in enumerate(ranked, 1):
         margin = _compute_margin(scored, picked[-1], binding_table.masks) if picked else None
-        positions[member_list.members[scored.position].name] = (number, margin)
-    rows = _explain_members(request, binding_table, positions, replay)
+        ranks[member_list.members[scored.position].name] = (rank, margin)
+    rows = _explain_members(request, binding_table, ranks, replay)
     return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
 
 
@@ -193,16 +195,21 @@ class _SchedulingReplay(Struct, frozen=True):
 def _collect_pick_batches(
     request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
 ) -> _SchedulingReplay:
-    """Run the cycles again and collect the clusters picked by each."""
+    """Run the cycles again, one by one, and collect the clusters picked by each."""
     bindings, batches = initial, []
     while True:
         cycle_result = scheduling_cycle.run_cycle(bindings, member_list, request.policy, snapshot, request.namespace)
         picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
         if picks:
             batches.append(picks)
-        if not cycle_result.needs_requeue:
-            final = index_by_cluster(cycle_result.bindings)
-            return _SchedulingReplay(initial, bindings, final, tuple(batches), bool(picks))
+        if not cycle_result.needs_requeue:  # the last cycle
+            return _SchedulingReplay(
+                initial_bindings=initial,
+                last_bindings=bindings,
+                final_bindings=index_by_cluster(cycle_result.bindings),
+                batches=tuple(batches),
+                has_final_picks=bool(picks),
+            )
         bindings = cycle_result.bindings
 
 
@@ -211,7 +218,7 @@ _RankTable = dict[str, tuple[int, ScoreMargin | None]]
 
 def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> ScoreMargin:
     """Return the lead of a cluster over the last pick."""
-    obsolete = binding_masks.obsolete >> scored.position & 1
+    obsolete = binding_masks.obsolete >> scored.position & 1  # 1 for a binding of an earlier policy, else 0
     obsolete_of_last = binding_masks.obsolete >> last_picked.position & 1
     return ScoreMargin(
         scored.topology_spread - last_picked.topology_spread,
@@ -223,6 +230,9 @@ def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_mas
 def _explain_members(
     request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _SchedulingReplay
 ) -> tuple[ClusterExplanation, ...]:
+    """Explain every member, in name order: its rejections and scores at the start of the last cycle (`binding_table`),
+    and its pick in the `replay`. `ranks` are those of eligible members of a PickN, by name.
+    """
     member_list, masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, masks) if _is_pick_n(request) else {}
     preferred_terms = request.policy.preferred_terms if _is_pick_n(request) else ()
@@ -235,7 +245,7 @@ def _explain_members(
         batch = replay.find_pick_batch(member.name)
         is_bound = bool(initially_bound >> position & 1)
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
-        if binding is not None:
+        if binding is not None:  # the scores of its pick
             affinity, spread = binding.affinity_score, binding.topology_spread_score
         details: tuple[str, ...] = ()
         if rejections:
@@ -265,7 +275,7 @@ def _is_pick_n(request: PlacementRequest) -> bool:
 
 
 def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
-    """Return every rule's rejections of a member. An existing binding is none, nor is its own part of the spread."""
+    """Return every rule's rejection of a member, except those due to its own binding (a spread counts it already)."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     is_bound = bool(binding_masks.current >> position & 1)
     ignored_rules = {"same_placement_affinity", "topology_spread" if is_bound else ""}
@@ -283,12 +293,12 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
 def _build_reported_reason(
     name: str, binding: Binding | None, rejections: tuple[Rejection, ...], affinity: int | None, spread: int | None
 ) -> str:
-    """Return KubeFleet's text about a cluster; `binding` is set if bound or picked."""
+    """Return KubeFleet's text about a cluster: picked (`binding`), rejected, or with too low a score."""
     if binding is not None:
         return decisions.build_selected_decision(binding).reason
     if rejections:
         return decisions.build_rejected_decision(name, rejections[0].reason).reason
-    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason
+    return decisions.build_outscored_decision(name, affinity or 0, spread or 0).reason  # None without scores
 
 
 def _compute_scores(
@@ -304,17 +314,17 @@ def _compute_scores(
 
 
 def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferredTermScore:
-    """Return the points of a member from one preferred term, and the sorting property."""
+    """Return the points of a member from one preferred term, with the sorting property if it has one."""
     single_policy = Policy(preferred_terms=(term,))
-    points = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)[0][position]
-    sorter = term.preference.property_sorter
+    scores, _failing = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)
+    points, sorter = scores[position], term.preference.property_sorter
     members = member_list.select_by_labels(term.preference.label_selector)
-    if sorter is None or isinstance(members, str) or not members >> position & 1:
+    if sorter is None or isinstance(members, str) or not members >> position & 1:  # no sorter, or no match
         return PreferredTermScore(term.weight, points)
     value = read_property(member_list.members[position], sorter.name)
     extremes = find_property_extremes(member_list, sorter.name)
     if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
-        return PreferredTermScore(term.weight, points, None, sorter.name)
+        return PreferredTermScore(term.weight, points, property=sorter.name)  # no value here, or an unreadable one
     share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
     valid_share = share if isinstance(share, float | int) else None
     return PreferredTermScore(term.weight, points, valid_share, sorter.name, str(value))
@@ -323,7 +333,7 @@ def _compute_preference(term: PreferredTerm, member_list: MemberList, position: 
 def _explain_aborted_cycle(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot, abort: CycleAbort
 ) -> PlacementExplanation:
-    """Build the explanation of an aborted cycle, with the rules only."""
+    """Build the explanation of a cycle stopped by an error: the verdicts of the rules, without ranks and scores."""
     rows = tuple(
         ClusterExplanation(
             cluster=member.name,
@@ -340,6 +350,7 @@ def _explain_aborted_cycle(
 def _explain_pick_fixed_placement(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> PlacementExplanation:
+    """Explain a PickFixed: the scheduler's decision on each listed cluster, and all others as not named."""
     cycle_result = scheduling_cycle.run_cycle(
         binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
     )
@@ -360,7 +371,7 @@ def _explain_pick_fixed_placement(
             reason = decision.reason
             rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
         else:
-            rule = "cluster_eligibility" if name in positions else "cluster_names"
+            rule = "cluster_eligibility" if name in positions else "cluster_names"  # ineligible, or not in the fleet
             rejections = (Rejection(name, rule, decision.reason),)
             rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
     return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))
@@ -381,7 +392,7 @@ def describe_rejection(
 def _describe_term_mismatches(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks, position: int
 ) -> Iterator[str]:
-    """Yield the mismatches of each required term; one matching term is enough."""
+    """Yield a text per required term with its mismatches; none of the terms matches a rejected member."""
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
         # The mismatches of a term: labels first, properties only if all labels match.
@@ -394,6 +405,7 @@ def _describe_term_mismatches(
 
 
 def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield a text for each label value and expression of a selector not met by these labels."""
     for key, value in selector.match_labels:
         if labels.get(key) != value:
             yield _format_label_mismatch(key, labels.get(key), value)
@@ -424,11 +436,11 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
     name, sign = requirement.name, _SIGNS.get(requirement.operator, requirement.operator)
     requested = f"{sign} {format_list(requirement.values, _MAX_NAMES)}"
     value = read_property(member, name)
-    if not isinstance(value, Quantity):
+    if not isinstance(value, Quantity):  # missing, or unreadable: this stops the scheduler with a text of its own
         return f"no property {name} (required: {requested})" if value is None else ""
     compare = COMPARISONS.get(requirement.operator)
     bound = read_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
-    if compare is None or bound is None or compare(value.nano, bound.nano):
+    if compare is None or bound is None or compare(value.nano, bound.nano):  # malformed, or met
         return ""
     return f"{name} is {value} (required: {requested})"
 
@@ -442,7 +454,7 @@ def _describe_spread_rejection(
         if members >> position & 1:
             by_value = member_list.members_by_label.get(constraint.topology_key, {})
             own_value = member_list.members[position].labels.get(constraint.topology_key, "")
-            values = sorted(by_value, key=lambda value: (value != own_value, value))
+            values = sorted(by_value, key=lambda value: (value != own_value, value))  # its own domain first
             counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
             yield f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
             return

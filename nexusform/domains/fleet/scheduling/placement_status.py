@@ -19,6 +19,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
     Policy,
     index_by_cluster,
+    select_scheduled_bindings,
 )
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
@@ -199,7 +200,6 @@ _APPLY_STEPS = ("rollout_started", "overridden", "work_synchronized", "applied",
 _REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
 
 
-_BLOCKED_TEXT: Final = "The resources cannot be updated to the latest because of the rollout strategy"
 _UNDECIDED_TEXT: Final = f"{_IN_PROCESS} deciding whether to roll out some version of the resources or not"
 
 
@@ -220,11 +220,9 @@ def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
 
 
 def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, ClusterProgress]:
-    """Return the progress implied by bindings: rolled out and available, or blocked by the strategy."""
+    """Return the progress of picked clusters: available with the latest `resource_snapshot`, or rollout not started."""
     progress: dict[str, ClusterProgress] = {}
-    for binding in bindings:
-        if binding.state is BindingState.UNSCHEDULED:
-            continue
+    for binding in select_scheduled_bindings(bindings):
         is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
         progress[binding.cluster] = ClusterProgress(
             rollout_started=TRUE if is_current else FALSE, resource_snapshot=binding.resource_snapshot
@@ -242,10 +240,11 @@ def build_placement_status(
     is_external: bool = False,
     status_namespace: str = "",
 ) -> PlacementStatus:
-    """Build the current status. `number` is N of a PickN; clusters without progress have not started.
-    `status_namespace` has a copy of the status ("": none).
+    """Build the status of a placement and its clusters. `number` is N of a PickN; clusters without progress have not
+    started. `prefix` is the placement's kind; `is_external`: staged runs roll it out. `status_namespace` has a copy of
+    the status ("": none).
     """
-    if scheduling is None:
+    if scheduling is None:  # no scheduling cycle yet
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), ())
     first_conditions = [replace(scheduling.condition, type=f"{prefix}Scheduled")]
@@ -273,22 +272,23 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
         return
     for name in list_step_names(progresses[0]):
         states = [getattr(progress, name) for progress in progresses]
-        # The worst of them is the placement's.
-        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)
+        status = next(status for status in (FALSE, UNKNOWN, TRUE) if status in states)  # the worst of the clusters'
         step = _STEP_TEXTS[name]
         reason, text = step.placement[status]
         has_no_overrides = not any(progress.has_overrides for progress in progresses)
         if name == "overridden" and status == TRUE and has_no_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(states.count(status)))
-        if status != TRUE:
+        if status != TRUE:  # later steps have not begun
             return
 
 
 def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
-    """Build the condition while staged runs have not distributed one version, or a cluster's state is unknown."""
+    """Build the condition of a placement with staged runs, if its clusters have different resource snapshots, or none,
+    or the rollout of one is unknown; else None: the usual conditions apply.
+    """
     versions = {progress.resource_snapshot for progress in progresses}
     unknown_clusters = [
         cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
@@ -319,7 +319,7 @@ def _build_cluster_status(
         reason, text = _STEP_TEXTS[name].cluster[status]
         match name, status:
             case "rollout_started", _ if progress.is_blocked:
-                text = _BLOCKED_TEXT
+                text = "The resources cannot be updated to the latest because of the rollout strategy"
             case "rollout_started", _ if is_external:
                 text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
             case "overridden" | "work_synchronized", "False" if progress.failure:
@@ -340,7 +340,7 @@ def _build_cluster_status(
 def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
-    """Yield a nameless status for each missing cluster."""
+    """Yield a status without a name for each missing cluster of a PickN or PickFixed, with a rejection reason."""
     effective = policy or Policy()
     requested_count = 0
     if effective.placement_type is PlacementType.PICK_N:
@@ -378,20 +378,19 @@ _STEPS_2023: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Appli
 
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
     """Convert a current status to the older texts; `bindings` are those of the placement."""
-    if not status.conditions or status.conditions[0].status == UNKNOWN:
+    if not status.conditions or status.conditions[0].status == UNKNOWN:  # not scheduled yet
         return build_placement_status_2023(None, {})
     by_cluster = index_by_cluster(bindings)
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
     progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    # The resource index was added later.
-    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # added later
     return replace(older, clusters=clusters)
 
 
 def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
-    """Return the progress of a cluster from its current conditions."""
+    """Return the progress of a cluster from its conditions; they end at the first step not completed."""
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With reported differences only, nothing is applied and nothing fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
@@ -406,7 +405,7 @@ def _is_synchronized(state: ClusterProgress) -> bool:
 
 
 def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
-    """Build the conditions of a placement after Scheduled."""
+    """Build the conditions of a placement after Scheduled: Synchronized, and Applied if all are synchronized."""
     count = len(states)
     outdated_count = sum(not _is_synchronized(state) for state in states)
     if outdated_count:
@@ -427,6 +426,7 @@ def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
 
 
 def _build_cluster_status_2023(decision: Decision, state: ClusterProgress) -> ClusterStatus:
+    """Build the status of one cluster: scheduled, synchronized with the hub, applied."""
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
     conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
     if not _is_synchronized(state):

@@ -37,11 +37,6 @@ def build_policy_document(policy: Policy) -> dict[str, Any]:
     return document
 
 
-def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
-    """Return a label selector as in the API."""
-    return _build_selector(selector)
-
-
 def _build_policy(policy: Policy) -> dict[str, Any]:
     """Return the policy as in the API, without its number of clusters."""
     required = None
@@ -70,7 +65,7 @@ def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
     """Return a term as in a KubeFleet manifest."""
     document: dict[str, Any] = {}
     if term.label_selector is not None:
-        document["labelSelector"] = _build_selector(term.label_selector)
+        document["labelSelector"] = build_selector_document(term.label_selector)
     if term.property_selector is not None:
         document["propertySelector"] = {
             "matchExpressions": [
@@ -83,7 +78,8 @@ def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
     return document
 
 
-def _build_selector(selector: LabelSelector) -> dict[str, Any]:
+def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
+    """Return a label selector as in the API, without empty fields."""
     return _omit_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=[

@@ -39,7 +39,7 @@ PropertyValue = Quantity | UnreadablePropertyError | None
 
 def read_property(member: Member, name: str) -> PropertyValue:
     """Return a member's value, None if it has none, UnreadablePropertyError if KubeFleet would stop."""
-    if name.startswith(RESOURCE_PREFIX):
+    if name.startswith(RESOURCE_PREFIX):  # derived from the member's resource usage
         return _read_resource_quantity(member, name.removeprefix(RESOURCE_PREFIX))
     text = member.properties.get(name)
     if text is None:
@@ -58,7 +58,7 @@ def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
     """
     capacity_type, _, resource = name.partition("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
-    if not capacity_type or not resource or "-" in resource:
+    if not capacity_type or not resource or "-" in resource:  # KubeFleet splits at every dash
         return UnreadablePropertyError(f"{prefix}: invalid resource property name: {name}")
     usage = member.resources
     amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(capacity_type)
@@ -112,14 +112,14 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
     equal: Quantity | None = None
     unequal: list[Quantity] = []
     for comparison, value in _parse_requirements(requirements):
-        bound = _PropertyBound(value, comparison in ("Gt", "Lt"))
+        bound = _PropertyBound(value, is_strict=comparison in ("Gt", "Lt"))
         if comparison in ("Gt", "Ge"):
             lower_bounds.append(bound)
         elif comparison in ("Lt", "Le"):
             upper_bounds.append(bound)
         elif comparison == "Ne":
             unequal.append(value)
-        elif equal is not None and equal != value:
+        elif equal is not None and equal != value:  # Eq
             return f"conflicting Eq values {equal} and {value}"
         else:
             equal = value
@@ -154,13 +154,11 @@ def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | N
 def _explain_violated_bound(
     equal: Quantity | None, lower: _PropertyBound | None, upper: _PropertyBound | None
 ) -> str | None:
-    """Return the bound violated by an Eq value; None without a violation."""
+    """Return a text about the bound violated by an Eq value; None without a violation."""
     if equal is None:
         return None
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):
-        if bound is None:
-            continue
-        # A strict bound (1) excludes its own value.
-        if sign * (equal.nano - bound.value.nano) < bound.is_strict:
+        # The value's distance inside the bound must be 0 or more, or 1 for a strict bound (True is 1).
+        if bound is not None and sign * (equal.nano - bound.value.nano) < bound.is_strict:
             return f"eq value {equal} violates {name} bound {bound.value}"
     return None

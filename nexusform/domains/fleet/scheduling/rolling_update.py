@@ -98,7 +98,7 @@ class BlockedRollout(Struct, frozen=True):
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         cause, advice = "", "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
-        if failing:
+        if failing:  # a reason beyond the strategy
             failing_text = f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}"
             cause, advice = (
                 f" {failing_text} and counts as unavailable.",
@@ -124,7 +124,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: N, the number of names, or else the scheduled and bound clusters."""
+    """Return the base of percentages: N of a PickN, the names of a PickFixed, or else the picked clusters."""
     effective = policy or Policy()
     if effective.placement_type is PlacementType.PICK_FIXED:
         return len(effective.cluster_names)
@@ -167,16 +167,17 @@ def simulate_rollout(
         state = _WaveState(failed, unavailable, initial_readiness.is_trackable)
         wave = _build_next_wave(by_cluster, pending, strategy, target, state)
         changed = {*wave.updated_clusters, *wave.bound_clusters}
-        if not wave.deleted_clusters and not changed:
+        if not wave.deleted_clusters and not changed:  # no budget left
             blocked = set().union(*pending)
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()), tuple(sorted(blocked)))
         for cluster in wave.deleted_clusters:
             del by_cluster[cluster]
-        for cluster in (*wave.updated_clusters, *wave.bound_clusters):
+        for cluster in changed:
             by_cluster[cluster] = replace(
                 by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resource_snapshot
             )
         outdated -= changed
+        # Changed clusters are ready before the next wave, unless declared as never ready.
         failed = (failed - changed) | (changed & initial_readiness.never_ready_clusters)
         unavailable = (unavailable - changed) | (changed & initial_readiness.never_ready_clusters)
         waves.append(wave)

@@ -82,7 +82,7 @@ def rank_members(
     affinities, failing = member_list.get_cached(
         ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
     )
-    for position in iterate_ascending(failing & candidates):  # the first stops the cycle
+    for position in iterate_ascending(failing & candidates):  # the first failing candidate stops the cycle
         name = member_list.members[position].name
         _, messages = cluster_affinity.compute_scores(request, member_list)
         return CycleAbort(name, f"failed to calculate score for cluster {name}: {messages[position]}")
@@ -127,14 +127,12 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Run every filter. Results of static rules are cached per request."""
+    """Return the members accepted by every filter, or the error of one. Static rules are cached per request."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
+    everyone = FilterResult(member_list.all_members, ())
     start = member_list.get_cached(
-        ("screened", request),
-        lambda: _apply_filters(
-            static_rules, FilterResult(member_list.all_members, ()), request, member_list, BindingMasks()
-        ),
+        ("screened", request), lambda: _apply_filters(static_rules, everyone, request, member_list, BindingMasks())
     )
     if isinstance(start, CycleAbort):
         return start
@@ -242,7 +240,7 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     """Bind the named clusters regardless of labels and taints, if they exist and are eligible."""
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
-        return _CycleOutcome()
+        return _CycleOutcome()  # a hub writes no status
     member_list = binding_table.member_list
     valid_positions: list[int] = []
     ineligible: list[Decision] = []
@@ -250,15 +248,17 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     for name in names:
         position = member_list.positions.get(name)
         if position is None:
-            missing.append(decisions.build_missing_decision(name))
+            missing.append(Decision(name, False, f'Specified cluster "{name}" is not found'))
             continue
         reason = cluster_eligibility.explain_ineligibility(member_list.members[position])
         if reason:
-            ineligible.append(decisions.build_ineligible_decision(name, reason))
+            text = f'Cluster "{name}" is not eligible for resource placement yet: {reason}'
+            ineligible.append(Decision(name, False, text))
         else:
             valid_positions.append(position)
     targets = build_mask(valid_positions)
-    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not binding_table.current >> position & 1]
+    is_bound = binding_table.current
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not is_bound >> position & 1]
     result = _bind_picked_clusters(binding_table, picks, targets, has_scores=False)
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
@@ -275,9 +275,9 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
     else:
         eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
         number = (eligible | binding_table.current).bit_count()
-    current_count = binding_table.current.bit_count()
+    current_count = binding_table.current.bit_count()  # under the present policy
     if number < current_count or (number == current_count and binding_table.obsolete):
-        # Release obsolete bindings, then the surplus: scheduled before bound, low scores first.
+        # Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
         surplus = current_count - number
         for position in iterate_ascending(binding_table.obsolete):
             binding_table.release_member(position, ChangeCause.POLICY)
@@ -309,7 +309,7 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
     def build_key(binding: Binding) -> tuple[bool, int, int, str]:
         affinity, spread = binding.affinity_score, binding.topology_spread_score
         if affinity is None or spread is None:
-            return (False, 0, 0, binding.cluster)
+            return (False, 0, 0, binding.cluster)  # before all with scores
         return (True, spread, affinity, binding.cluster)
 
     return tuple(sorted(bindings, key=build_key))
@@ -318,7 +318,7 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
 def _pick_missing_clusters(
     request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
 ) -> _CycleOutcome:
-    """Pick one batch: a single cluster with spread constraints, else all missing ones."""
+    """Pick one batch: a single cluster with spread constraints (each pick changes the next), else all missing ones."""
     limit = min(1, missing_count) if request.policy.spread_constraints else missing_count
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
@@ -333,7 +333,7 @@ def _pick_missing_clusters(
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
-    if missing_count > limit and len(picked_bindings) == limit:
+    if missing_count > limit and len(picked_bindings) == limit:  # the next cycle picks the next batch
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     # The eligible members that were not picked, best first.

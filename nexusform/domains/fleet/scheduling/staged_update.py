@@ -138,7 +138,7 @@ def _assign_clusters_to_stages(
         ordered = _sort_clusters(stage, stage_clusters, members)
         if isinstance(ordered, RunProblem):
             return ordered
-        concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))
+        concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))  # 10% of 5 clusters: 1
         plans.append(UpdateStagePlan(stage.name, ordered, concurrency, stage.before, stage.after))
     missing = [name for name in picked_clusters if name not in assigned]
     if missing:
@@ -170,7 +170,7 @@ def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Memb
         value = members[name].labels.get(key, "")
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII):
             return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: not an integer")
-    return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))
+    return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))  # by label, then name
 
 
 class RunStepKind(StrEnum):
@@ -221,7 +221,7 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
             group = stage.clusters[started_count : started_count + free_slots]
             steps.append(RunStep(RunStepKind.UPDATE, stage.name, group))
             started_count += len(group)
-            free_slots -= sum(name in failing for name in group)
+            free_slots -= sum(name in failing for name in group)  # kept by clusters never ready
         if started_count < len(stage.clusters):
             steps.append(RunStep(RunStepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True))
         steps += _build_task_steps(stage.after, stage.name, f"{run}-after-{stage.name}")
@@ -263,7 +263,7 @@ def simulate_staged_run(
         is_blocked_stage = (
             step.kind is RunStepKind.UPDATE and bool(completed_steps) and step.stage == completed_steps[-1].stage
         )
-        if step.is_blocked or (blocking and not is_blocked_stage):
+        if step.is_blocked or (blocking and not is_blocked_stage):  # waits for a failing cluster
             break
         if step.kind is RunStepKind.APPROVAL and approved is not None and step.task not in approved:
             return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), pending_approval=step.task)

@@ -78,7 +78,7 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:
         return Trigger.PLACEMENT_CREATED
-    if triggers.policy_changed or change.action is BindingAction.REPOINTED:
+    if triggers.policy_changed or change.action is BindingAction.REPOINTED:  # kept under a new policy
         return Trigger.POLICY_CHANGED
     if change.cluster in triggers.lost_bindings:
         return triggers.lost_bindings[change.cluster]
@@ -93,7 +93,8 @@ def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
         return Trigger.EVICTED if Trigger.EVICTED in triggers.lost_bindings.values() else Trigger.BINDING_DELETED
     if triggers.departed_clusters:
         return Trigger.CLUSTER_LEFT
-    return next((trigger for _, trigger in sorted(triggers.member_triggers.items())), triggers.default_trigger)
+    by_member = sorted(triggers.member_triggers.items())  # the first name decides
+    return next((trigger for _member, trigger in by_member), triggers.default_trigger)
 
 
 class WatchedPlacement(Struct, frozen=True):
@@ -133,7 +134,7 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     if old_member.labels != new_member.labels:
         return Trigger.CLUSTER_LABELS_CHANGED
-    if not set(old_member.taints) <= set(new_member.taints):
+    if not set(old_member.taints) <= set(new_member.taints):  # added ones cannot make it eligible
         return Trigger.TAINT_REMOVED
     old_figures = old_member.properties, old_member.resources, old_member.namespaces
     new_figures = new_member.properties, new_member.resources, new_member.namespaces
@@ -161,8 +162,8 @@ def enqueue_placements(
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
     queue: list[QueuedPlacement] = []
     for placement in placements:
-        is_idle = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
-        changes = departures if is_idle else all_changes
+        is_complete = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
+        changes = departures if is_complete else all_changes  # no other change of a member matters to it
         if changes:
             queue.append(QueuedPlacement(placement.key, changes))
     return tuple(queue)

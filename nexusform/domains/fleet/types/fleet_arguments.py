@@ -77,7 +77,7 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
     for finding in findings:
         path, text, line = finding.path, format_sentence(finding.detail), 0
         if document is not None:
-            if document.is_part_reported(path):
+            if document.is_part_reported(path):  # by a finding about the manifest
                 continue
             line = document.find_line(path)
             location = f"manifest:{line}" if line else "manifest"
@@ -87,11 +87,10 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
 
 
 def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems without those about an unknown part."""
+    """Return the problems without those about an unknown argument, or about one inside or around it."""
     unknown_parts = [*list_unknown_paths(dict(attributes))]
 
-    def is_about_unknown_part(path: Path) -> bool:
-        # One path is a prefix of the other.
+    def is_about_unknown_part(path: Path) -> bool:  # one path is a prefix of the other
         return bool(path) and any(path[: len(part)] == part[: len(path)] for part in unknown_parts)
 
     return [problem for problem in problems if not is_about_unknown_part(problem.path)]
@@ -114,16 +113,15 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
 def read_selector_term(values: Values) -> ClusterSelectorTerm:
     """Return a cluster selector term or a preference."""
     properties = values.get("property_selector")
-    sorter = values.get("property_sorter") or values.get("metric_sorter")
+    sorter = values.get("property_sorter") or values.get("metric_sorter")  # read as the former
+    requirements = tuple(
+        PropertyRequirement(read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values"))
+        for e in get_list(properties, "match_expression")
+    )
     return ClusterSelectorTerm(
         read_label_selector(values.get("label_selector")),
-        None
-        if properties is None
-        else tuple(
-            PropertyRequirement(read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values"))
-            for e in get_list(properties, "match_expression")
-        ),
-        PropertySorter(read_text(sorter, "name"), read_text(sorter, "sort_order")) if sorter else None,
+        property_selector=None if properties is None else requirements,
+        property_sorter=PropertySorter(read_text(sorter, "name"), read_text(sorter, "sort_order")) if sorter else None,
     )
 
 
@@ -192,17 +190,16 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """Return a placement. `arguments` are its blocks, from the configuration or its manifest."""
     strategy = get_mapping(arguments, "strategy")
     report_back = get_mapping(strategy, "report_back_strategy")
-    # An apply_strategy block; absent arguments get their default.
-    values = get_mapping(strategy, "apply_strategy")
-    texts = {
-        name: str(values[name])
+    apply_block = get_mapping(strategy, "apply_strategy")
+    texts = {  # absent ones keep the default
+        name: str(apply_block[name])
         for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
-        if values.get(name) is not None
+        if apply_block.get(name) is not None
     }
     apply = ApplyStrategy(
         **texts,
-        allow_co_ownership=bool(values.get("allow_co_ownership")),
-        force=bool(get_mapping(values, "server_side_apply_config").get("force")),
+        allow_co_ownership=bool(apply_block.get("allow_co_ownership")),
+        force=bool(get_mapping(apply_block, "server_side_apply_config").get("force")),
     )
     return FleetPlacement(
         name=read_text(attributes, "name"),
@@ -224,9 +221,9 @@ def read_rolling_update(values: Values) -> RollingUpdate:
     """Return a rolling_update block; invalid amounts count as the default."""
     period = values.get("unavailable_period_seconds")
     return RollingUpdate(
-        read_integer_or_percentage(values.get("max_unavailable"), QUARTER),
-        read_integer_or_percentage(values.get("max_surge"), QUARTER),
-        DEFAULT_PERIOD if period is None else int(period),
+        max_unavailable=read_integer_or_percentage(values.get("max_unavailable"), QUARTER),
+        max_surge=read_integer_or_percentage(values.get("max_surge"), QUARTER),
+        unavailable_period_seconds=DEFAULT_PERIOD if period is None else int(period),
     )
 
 

@@ -208,7 +208,7 @@ def _build_placement(
     body = remove_server_fields(placement.manifest.body)
     kind = _TYPES[placement.manifest.kind]
     index = placement.policy_index
-    if index is None:
+    if index is None:  # no policy snapshot was captured: the newest one named by bindings
         index = max((item.policy_snapshot or 0 for item in placement.bindings.values()), default=0)
     used_names = set(chain.from_iterable(item.overrides for item in placement.bindings.values()))
     return {
@@ -254,7 +254,7 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
-    """Return the policy of the latest snapshot, or without one, the placement's own, perhaps newer."""
+    """Return the policy of the latest captured snapshot; without one, the placement's own, perhaps a newer one."""
     if placement.policy_index is not None:
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
         number = placement.number_of_clusters  # an annotation of the snapshot, not part of its policy
@@ -312,7 +312,7 @@ def _build_run_record(run: ObservedRun) -> dict[str, Any]:
 
 
 def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
-    """Return the stages of a run's strategy at its start."""
+    """Return the stages of a run's strategy at its start; None if the hub does not report it."""
     if run.strategy is None:
         return None
     resource_type, kind = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY, "ClusterStagedUpdateStrategy"
@@ -342,6 +342,7 @@ _APPLY_FIELDS: Final = {
 
 
 def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:
+    """Return the apply strategy in the API's form as a record; None without one."""
     if spec is None:
         return None
     force = get_mapping(spec, "serverSideApplyConfig").get("force")
@@ -388,7 +389,7 @@ def _is_scheduling_pending(placement: ObservedPlacement) -> bool:
         if str(condition.get("type")).endswith("Scheduled"):
             is_known = condition.get("status") in ("True", "False")
             return not is_known or condition.get("observedGeneration", generation) != generation
-    return True
+    return True  # never processed
 
 
 def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
         problems += object_problems
         (invalid if _filter_errors(object_problems) else valid).append(manifest)
     workload_errors = _filter_errors(collect_workloads(valid, invalid).findings)
-    # Per location only the most severe problem is reported.
+    # Controller errors replace other problems at the same location.
     error_locations = {(problem.line, problem.column) for problem in workload_errors}
     other_problems = (problem for problem in problems if (problem.line, problem.column) not in error_locations)
     return (*other_problems, *workload_errors)
@@ -110,7 +110,9 @@ _VERSION: Final = "yaml_body_wo_version"
 
 
 def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the names and labels of a write-only body as yaml_body, and problems without its text."""
+    """Return the names and labels of a write-only body as yaml_body, and problems without its text; {} for a body in
+    yaml_body. After problems, or with an unknown body, yaml_body is unknown.
+    """
     body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:
         if version is not None:
@@ -129,6 +131,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
     for manifest in reading.manifests:
         group = manifest.group
+        # Custom resources have a group with a domain, but not of Kubernetes or the fleet.
         is_custom = "." in group and not group.endswith("k8s.io") and not is_fleet_group(group)
         if not (is_custom or (not group and manifest.kind in ("Secret", "ConfigMap"))):
             problems.append(_build_write_only_problem("unsupported-write-only-object", manifest.line))
@@ -141,6 +144,7 @@ def _build_argument_conflict(name: str, detail: str) -> Problem:
 
 
 def _build_write_only_problem(kind: str, line: int) -> Problem:
+    """Build an error about an object of a write-only body, without its secret text."""
     reason = (
         "Secrets, ConfigMaps and custom resources can be write-only. Write other objects in yaml_body"
         if kind == "unsupported-write-only-object"
@@ -150,7 +154,7 @@ def _build_write_only_problem(kind: str, line: int) -> Problem:
 
 
 def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
-    """Return the saved part of an object."""
+    """Return the saved part of an object of a write-only body: its kind, names and labels."""
     metadata = {"name": manifest.name, "namespace": manifest.namespace, "labels": dict(manifest.labels)}
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     identity = {name: value for name, value in metadata.items() if value}
@@ -164,7 +168,7 @@ def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return a hash of the objects' names and their cluster."""
-    if not isinstance(attributes.get("yaml_body"), str):
+    if not isinstance(attributes.get("yaml_body"), str):  # not known
         return ""
     names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _read_manifests(attributes).manifests]
     text = "\n".join([read_text(attributes, "cluster_id"), *sorted(names)])
@@ -200,7 +204,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_fleet_objects(manifest: Manifest) -> Iterator[Problem]:
-    """Yield errors for fleet objects with resource types of their own; they have no effect here."""
+    """Yield errors for fleet objects, without an effect here, and for invalid envelopes."""
     if is_envelope(manifest):
         yield from list_envelope_problems(manifest)
         return

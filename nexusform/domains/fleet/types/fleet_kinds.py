@@ -55,7 +55,7 @@ class FleetKind(Struct, frozen=True):
         return attributes if document is None else document.values
 
     def fill(self, attributes: Values) -> dict[str, Any]:
-        """Fill in name and namespace from the manifest; unknown while it is."""
+        """Return name and namespace from the manifest, unknown while it is unknown; {} without a manifest."""
         if attributes.get("manifest") is UNKNOWN:
             return dict.fromkeys(("name", "namespace") if self.is_namespaced else ("name",), UNKNOWN)
         document = self.read_document(attributes)
@@ -76,12 +76,11 @@ class FleetKind(Struct, frozen=True):
         """Return all problems: of the manifest, of names, and the findings about its arguments."""
         if attributes.get("manifest") is UNKNOWN:
             return []
-        if attributes.get("lenient") is True:
+        if attributes.get("lenient") is True:  # "..." may stand for the selectors
             findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
-        if document is None:
-            # The problems of an object without a manifest.
+        if document is None:  # configured as blocks
             for name, attribute in self.spec.attributes.items():
                 if attribute.required and attributes.get(name) is None:
                     problems.append(Problem((), MISSING, f'The argument "{name}" is required, or a manifest.'))
@@ -93,6 +92,7 @@ class FleetKind(Struct, frozen=True):
         return problems + remove_unknown_part_problems(attributes, build_problems(findings, document))
 
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
+        """Return the problems of name and namespace, at their place in the manifest if they are there."""
         problems = []
         name = attributes.get("name")
         if isinstance(name, str):

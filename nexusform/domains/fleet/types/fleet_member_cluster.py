@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -116,17 +116,17 @@ def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
     properties = convert_text_map(get_mapping(attributes, "properties")) | _remove_nulls(costs)
     namespaces = attributes.get("namespaces")
-    usage, _ = parse_resource_usage(*_read_usage_texts(attributes))
+    usage, _problems = parse_resource_usage(*_read_usage_texts(attributes))  # `check` reports them
     return FleetMember(
-        name,
-        labels,
-        read_taints(get_list(attributes, "taint")),
-        Health(get_or_default(attributes, "health", Health.HEALTHY)),
-        None if namespaces is None else frozenset(namespaces),
-        read_text(attributes, "kubernetes_cluster_id"),
-        properties,
-        usage,
-        attributes.get("apply_fails") is True,
+        name=name,
+        labels=labels,
+        taints=read_taints(get_list(attributes, "taint")),
+        health=Health(get_or_default(attributes, "health", Health.HEALTHY)),
+        namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
+        cluster_id=read_text(attributes, "kubernetes_cluster_id"),
+        properties=properties,
+        resources=usage,
+        apply_fails=attributes.get("apply_fails") is True,
     )
 
 
@@ -134,24 +134,19 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _read_usage_texts(attributes: Values) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    usage = get_mapping(attributes, "resources")
-
-    def read_texts(name: str) -> dict[str, str]:
-        return convert_text_map(_remove_nulls(get_mapping(usage, name)))
-
-    return read_texts("total"), read_texts("allocatable"), read_texts("available")
+def _read_usage_texts(attributes: Values) -> Iterator[dict[str, str]]:
+    """Yield the total, allocatable and available amounts of the resources block, by resource name."""
+    for name in ("total", "allocatable", "available"):
+        yield convert_text_map(_remove_nulls(get_mapping(attributes, "resources", name)))
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems beyond the schema: names, labels, taints, quantities, and conflicting arguments."""
     arguments = remove_unknown_values(attributes)
     configured = build_member(arguments)
-    member = Member(
-        configured.name, {k: v for k, v in configured.labels.items() if k != MEMBER_LABEL}, configured.taints
-    )
-    findings = check_member(member) if configured.name else []
-    problems = build_problems(findings)
+    own_labels = {key: value for key, value in configured.labels.items() if key != MEMBER_LABEL}  # without ours
+    member = Member(configured.name, own_labels, configured.taints)
+    problems = build_problems(check_member(member) if configured.name else [])
     _, usage_problems = parse_resource_usage(*_read_usage_texts(arguments))
     problems += [p.prepend_path("resources") for p in build_problems(usage_problems)]
     if configured.cluster_id:

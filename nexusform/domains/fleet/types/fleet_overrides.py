@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_records import FleetObject, FleetOverride, JsonPatch, OverrideRule
+from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, OverrideRule
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, check_selector
 from nexusform.domains.fleet.types.fleet_arguments import (
     parse_json,
@@ -96,11 +96,13 @@ def build_override_type(name: str, kind: str, description: str, *, selector: str
             rules=tuple(_read_override_rules(get_list(arguments, "policy", "override_rule"))),
         )
 
-    def find_problems(_override: FleetObject, arguments: Values) -> Iterator[Problem]:
-        return _check_override(arguments, selector)
-
-    fleet = FleetKind(kind, spec, is_namespaced)
-    return build_fleet_type(name, fleet, description, read=read_override, findings=find_problems)
+    return build_fleet_type(
+        name,
+        FleetKind(kind, spec, is_namespaced),
+        description,
+        read=read_override,
+        findings=lambda _override, arguments: _check_override(arguments, selector),
+    )
 
 
 def _build_placement_key(attributes: Values, placement: Values) -> str:
@@ -112,6 +114,7 @@ def _build_placement_key(attributes: Values, placement: Values) -> str:
 
 
 def _read_override_rules(blocks: Iterable[Values]) -> Iterator[OverrideRule]:
+    """Yield the rules of override_rule blocks; one without a cluster_selector has None and selects no cluster."""
     for block in blocks:
         cluster_selector = block.get("cluster_selector")
         clusters = None
@@ -130,7 +133,6 @@ def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
     selectors = read_resource_selectors(get_list(arguments, selector))
     if not selectors:
         yield build_error((selector,), f"an override needs at least one {selector} block")
-    # The webhook's errors about the objects of an override.
     for i, item in enumerate(selectors):
         if item.labels is not None:
             yield build_error((selector, i), f"label selector is not supported for resource selection {item.title}")

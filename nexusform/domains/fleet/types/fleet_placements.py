@@ -87,7 +87,7 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         for problem in check_policy(placement.policy):
             yield problem.prepend_path("policy")
         yield from _check_integer_fields(arguments)
-        # An error for an empty affinity block, which the scheduler ignores and the API rejects.
+        # The scheduler ignores an empty affinity block, but the API rejects it.
         is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
         is_configured = get_mapping(arguments, "policy").get("affinity") is not None
         if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
@@ -107,6 +107,7 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
 
 
 def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
+    """Yield the problems of a strategy block: its apply strategy and rolling update."""
     apply = get_mapping(strategy, "apply_strategy")
     if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
         text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
@@ -129,10 +130,8 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
     """Yield errors for kinds of the wrong scope. Custom resources pass because their scope is unknown."""
-    selects_namespaces = any(
-        selector.scope == WITH_SELECTED and selector.is_namespace for selector in placement.selectors
-    )
-    if selects_namespaces and not is_namespaced:
+    selects_content = any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors)
+    if selects_content and not is_namespaced:  # the other selectors are about objects in the namespace
         return
     invalid_kinds, scope = (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
     for i, selector in enumerate(placement.selectors):

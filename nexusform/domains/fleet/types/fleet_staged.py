@@ -48,6 +48,7 @@ _APPROVALS: Final = make_placement_argument(
 
 
 def _build_run_spec(strategy: str) -> BlockSchema:
+    """Build the schema of a run's spec; `strategy` is the resource type of its strategy."""
     return BlockSchema(
         {
             "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
@@ -80,6 +81,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 
 
 def _check_run(_run: FleetObject, arguments: Values) -> Iterator[Problem]:
+    """Yield an error for an invalid snapshot index, read as absent."""
     index = arguments.get("resource_snapshot_index")
     if index and parse_index(index) is None:
         message = f'"{index}" is not the number of a resource snapshot'
@@ -114,21 +116,21 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    document = fleet.read_document(attributes)
-    argument_value = attributes.get("approved")
+    """Return an approval request: approved by its argument, or else by its manifest's condition, or without one."""
+    document, is_approved = fleet.read_document(attributes), attributes.get("approved")
+    if not isinstance(is_approved, bool):
+        is_approved = document is None or document.has_condition("Approved")
     return FleetApprovalRequest(
         name=read_text(attributes, "name"),
         namespace=read_text(attributes, "namespace"),
         run=read_text(arguments, "parent_stage_rollout"),
         stage=read_text(arguments, "target_stage"),
-        is_approved=argument_value
-        if isinstance(argument_value, bool)
-        else document is None or document.has_condition("Approved"),
+        is_approved=is_approved,
     )
 
 
 def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
-    """Warn about an approval that no run requests."""
+    """Warn about an approval request with another name than those created by its run."""
     assert isinstance(approval, FleetApprovalRequest)
     run, stage = approval.run, approval.stage
     names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
@@ -185,6 +187,7 @@ _STRATEGY_SPEC: Final = BlockSchema(
 
 
 def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy:
+    """Return the strategy; invalid values count as absent (`_check_strategy` reports them)."""
     stages = tuple(
         Stage(
             name=read_text(block, "name"),
@@ -203,7 +206,7 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
 def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
     tasks = []
     for block in blocks:
-        # An invalid duration gives a message instead of a number; the check of the strategy reports it.
+        # An invalid duration gives a message instead of a number.
         seconds = parse_duration(block["wait_time"]) if block.get("wait_time") is not None else None
         tasks.append(UpdateStageTask(read_text(block, "type"), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)
@@ -225,7 +228,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     yield from errors
     if not strategy.stages:
         yield build_error((), "a staged update strategy needs at least one stage")
-    reported_paths = {f.path for f in errors}
+    reported_paths = {f.path for f in errors}  # unreadable values, replaced by defaults in `strategy`
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 

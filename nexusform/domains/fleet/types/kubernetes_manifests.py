@@ -148,7 +148,7 @@ class ManifestReader:
             self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of a manifest of the fleet, or of a Kubernetes kind."""
+        """Return the problems of one object: by its Kubernetes schema, by the fleet's API, or as an envelope."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
@@ -156,7 +156,7 @@ class ManifestReader:
             return [*list_envelope_problems(manifest), *problems] if is_envelope(manifest) else problems
         api = API_KINDS.get(manifest.kind)
         if api is None and self.is_observed:
-            return ()
+            return ()  # created by the hub: bindings, snapshots, Works
         if api is None:
             text = f"{manifest.title} is created by the hub itself. Remove it from the files."
             return (build_problem(manifest.file, manifest.position, INVALID, text),)
@@ -164,7 +164,7 @@ class ManifestReader:
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
         if manifest.kind != MEMBER:
             return fleet.findings
-        time_errors = check_member_times(Node.create_document_node(document))
+        time_errors = check_member_times(Node.create_document_node(document))  # in its status, checked by no shape
         time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
@@ -184,7 +184,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     if argument is None:
         return DataResult({}, reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
-    if any(problem.severity is Severity.ERROR for problem in reader.problems):
+    if any(problem.severity is Severity.ERROR for problem in reader.problems):  # incomplete data would be misleading
         return DataResult({}, reader.problems)
     return DataResult({"id": build_id(attributes), **values}, reader.problems)
 
@@ -219,7 +219,9 @@ def read_files(
 
 
 def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the computed attributes: objects by kind, and members."""
+    """Return the computed attributes: objects by kind, and members. Of duplicates, the first one counts; report others,
+    unless the objects were observed on a hub.
+    """
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}
     first_by_key: dict[tuple[str, str, str, str], Manifest] = {}
@@ -254,18 +256,18 @@ def _build_members(
     members: Mapping[str, Manifest], observation_time: datetime | None, reader: ManifestReader, argument: Path
 ) -> dict[str, Any]:
     """Return the members as values of the data source; without a reported health they count as healthy."""
-    views = {name: read_member_cluster(Node(m.body, m.position), observation_time) for name, m in members.items()}
-    unreported = [name for name, view in views.items() if not view.has_health]
+    observed = {name: read_member_cluster(Node(m.body, m.position), observation_time) for name, m in members.items()}
+    unreported = [name for name, member in observed.items() if not member.has_health]
     if unreported:
         text = f"No status of {', '.join(unreported)}: assumed Healthy."
         reader.problems.append(Problem(argument, "unknown-member-health", text, Severity.WARNING))
-    return {name: _MEMBER_FORM(view) for name, view in views.items()}
+    return {name: _MEMBER_FORM(member) for name, member in observed.items()}
 
 
 _MEMBER_FORM: Final = RecordForm(
     ObservedMember,
     "labels taints health properties resources=. namespaces",
-    resources=lambda view: {name: dict(getattr(view, name)) for name in ("total", "allocatable", "available")},
+    resources=lambda member: {name: dict(getattr(member, name)) for name in ("total", "allocatable", "available")},
 )
 
 

@@ -54,7 +54,7 @@ def explain_placements(
     if name and name not in member_names | configured_names:
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
-            return None
+            return None  # `explain_pods` answers
         suggestion = suggest_name(name, sorted(member_names))
         unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
         text = f'The fleet has no member cluster "{name}".{suggestion} {unknown_nodes}'
@@ -67,7 +67,7 @@ def explain_member(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
     members = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
-    names = list(filter(None, (get_text(member, "name") for member in members)))
+    names = list(filter(None, (get_text(member, "name") for member in members)))  # "" for a removed one
     if not names:
         return None
     errors = select_errors(result.diagnostics)
@@ -130,7 +130,6 @@ def explain_pods(
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
-    # A prefix is the cluster, the workload, or both.
     selected = [
         reason
         for reason in reasons
@@ -145,7 +144,7 @@ def explain_pods(
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
     """Return a sentence about picked members without predicted pods; "" without any."""
-    members = dict(fleet.pods.members)
+    members = dict(fleet.pods.members)  # cluster ids by member
     for change in result.plan.changes:
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
@@ -168,7 +167,7 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
 
 
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
-    """Explain placements, members, and pods of placements and manifests."""
+    """Explain placements, members, and pods of placements and manifests; None if the address has none of these."""
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
         return None

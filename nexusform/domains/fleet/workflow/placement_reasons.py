@@ -58,14 +58,15 @@ def build_placement_reason(
     """Build the reason of a placement at one cluster, or ("") all, from its rows; sensitive objects are omitted."""
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
     private = placement.spec.instance.prior_note
-    notes = {name: find_placement_origin(private, name) for name in bindings}
+    origins = {name: find_placement_origin(private, name) for name in bindings}  # (trigger, serial)
+    arguments = placement.build_scheduling_arguments(member_list)
     reason = PlacementReason(
         placement.spec.instance.address,
         cluster,
-        _explain_at_decision_time(placement, bindings, member_list),
-        fleet_explanation.compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(member_list)),
-        {row.object: row for row in rows},
-        {name: note for name, note in notes.items() if note is not None},
+        explanation=_explain_at_decision_time(placement, bindings, member_list),
+        drift=fleet_explanation.compute_policy_drift(placement.bindings, *arguments),
+        rows={row.object: row for row in rows},
+        recorded={name: origin for name, origin in origins.items() if origin is not None},
         unscheduled=tuple(binding.cluster for binding in placement.bindings if binding.cluster not in bindings),
         is_fulfilled=placement.scheduling.is_fulfilled,
         kept_reason=explain_kept_bindings(placement),
@@ -87,7 +88,7 @@ def build_placement_reason(
 def _explain_at_decision_time(
     placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
 ) -> PlacementExplanation:
-    """Return the explanation at the time of the decision, with the current bindings."""
+    """Return the explanation of this plan's last picks, or else of the present state, with the current bindings."""
     decision_bindings, decision_members = placement.scheduling.cycle_start or (placement.bindings, member_list)
     arguments = placement.build_scheduling_arguments(decision_members)
     explanation = fleet_explanation.explain(decision_bindings, *arguments)
@@ -98,7 +99,9 @@ def _explain_at_decision_time(
 def _get_snapshot_and_cluster_resources(
     placement: PlacementPlan, binding: Binding | None, cluster: str
 ) -> tuple[tuple[Manifest, ...], RenderedResources | None]:
-    """Return objects and rendered resources of a cluster's snapshot; of the latest one without binding or rollout."""
+    """Return the objects of a cluster's snapshot, and its version of them. Without a binding or a rollout there, return
+    the selected objects, and their version for this cluster (None for an unknown one).
+    """
     resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
     if binding is None or resources is None:
         store = placement.snapshot_store
@@ -142,7 +145,7 @@ def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
         seed=inputs.seed,
         lost_pods=inputs.lost_pods,
     )
-    is_current = not verdicts
+    is_current = not verdicts  # this plan made no decision about the pod
     if is_current and outcome.spec is not None:
         verdicts = pod_explanation.evaluate_nodes(
             inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes

@@ -99,11 +99,11 @@ def _find_matching_members(requirement: PropertyRequirement, member_list: Member
     matching: Mask = 0
     failing: dict[int, str] = {}
     for position, value in enumerate(list_property_values(member_list, requirement.name)):
-        if value is None:
+        if value is None:  # no such property: no match
             continue
         if isinstance(value, UnreadablePropertyError):
             failing[position] = value.message
-        elif isinstance(bound, str):
+        elif isinstance(bound, str):  # the error of the requirement itself
             failing[position] = bound
         elif compare is None:
             failing[position] = f"invalid operator: {requirement.operator}"
@@ -170,7 +170,7 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
     for position in iterate_ascending(selected_members):
         value = values[position]
         if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
-            continue
+            continue  # no points; `check_property_sorters` reports unreadable values
         share = interpolate_score(value, extremes, sorter.sort_order)
         if isinstance(share, str):
             failing[position] = share
@@ -187,7 +187,7 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
     if minimum is None or maximum is None:
         return None
     observed, low, high = value.convert_to_float(), minimum.convert_to_float(), maximum.convert_to_float()
-    if not -math.inf < low <= observed <= high < math.inf:
+    if not -math.inf < low <= observed <= high < math.inf:  # NaN, infinite, or out of range
         # The numbers as printed by Go.
         value_text, low_text, high_text = (repr(number).removesuffix(".0") for number in (observed, low, high))
         figures = f"observed value {value_text}, observed min {low_text}, observed max {high_text}"

@@ -8,7 +8,7 @@ from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, M
 
 def _explain_missing_namespace(member: Member, namespace: str) -> str:
     """Return why a cluster is rejected; "" if it passes."""
-    if member.namespaces is None or namespace in member.namespaces:
+    if member.namespaces is None or namespace in member.namespaces:  # None: not collected
         return ""
     if not member.namespaces:
         return "cluster has no namespace information available"

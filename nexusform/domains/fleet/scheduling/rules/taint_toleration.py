@@ -11,10 +11,10 @@ from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
     """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""
-    if toleration.effect and toleration.effect != taint.effect:
+    if toleration.effect and toleration.effect != taint.effect:  # "" matches all effects
         return False
     if toleration.operator == EXISTS:
-        return not toleration.key or toleration.key == taint.key
+        return not toleration.key or toleration.key == taint.key  # "" matches all keys
     return toleration.operator == EQUAL and (toleration.key, toleration.value) == (taint.key, taint.value)
 
 

@@ -42,16 +42,16 @@ def build_topology_domains(
     if not domain_counts:
         return ()
     counts = sorted(count for _, count in domain_counts)
-    smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
+    smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]  # of one domain: all the same
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:
-        # The skew change if the domain with `count` picks gets one more.
+        # The skew (largest minus smallest count) changes if the domain with `count` picks gets one more.
         if largest == smallest:
             change = 1
         elif count == smallest and smallest != second:
             change = -1  # the only domain with the smallest count
         else:
-            change = 1 if count == largest else 0
+            change = 1 if count == largest else 0  # between both, neither changes
         is_violated = largest - smallest + change > constraint.max_skew
         rows.append(SpreadDomain(members, change, is_violated))
     return tuple(rows)
@@ -70,7 +70,7 @@ def evaluate_constraints(
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
     for constraint in sort_spread_constraints(request):
         is_soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
-        deltas: dict[int, Mask] = {}
+        deltas: dict[int, Mask] = {}  # score changes by this constraint -> members
         rejected: Mask = 0
         members_with_label: Mask = 0
         for domain in build_topology_domains(constraint, member_list, binding_masks):
@@ -80,11 +80,10 @@ def evaluate_constraints(
                 continue
             delta = -PENALTY if domain.is_violated else -domain.skew_change
             deltas[delta] = deltas.get(delta, 0) | domain.members
-        deltas[0] = deltas.get(0, 0) | (member_list.all_members & ~members_with_label)
+        deltas[0] = deltas.get(0, 0) | (member_list.all_members & ~members_with_label)  # in no domain
         remaining_members = sum(members_by_score.values())
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
-        # The members by the sum of score and delta.
         totals: dict[int, Mask] = {}
         for (score, members), (delta, delta_members) in product(members_by_score.items(), deltas.items()):
             members_of_both = members & delta_members
