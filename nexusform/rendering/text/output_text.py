@@ -39,16 +39,16 @@ def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: P
 
 
 def _summarize_value(output: DifferenceNode) -> str:
-    """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them
-    new, 2 are gone}`. A deleted value shows its old content.
+    """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them new, 2
+    removed}`. The total is that of the new value, or of the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
-    total = symbols.total() + output.hidden
+    # A gap stands for hidden elements.
+    total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
     note = ""
     if output.symbol == "~":
-        removed, added, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
+        removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
         total -= removed
-        changed -= removed + added
         note += enclose(", ", added, " of them new")
         note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
         note += enclose(", ", removed, " removed")
