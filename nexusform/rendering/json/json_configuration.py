@@ -39,7 +39,7 @@ def build_configuration_document(configuration: Configuration, registries: Plugi
 def build_expression_document(expression: Expression) -> dict[str, Any]:
     """Build `{"constant_value": x}`, `{"references": [...]}`, or `{}` without either."""
     if is_constant_value(expression):
-        value, problems = evaluate_constant(expression)
+        value, problems = evaluate_constant(expression)  # problems are reported elsewhere
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
     references = list_references(list_traversals(expression))
     return omit_empty({"references": references})
@@ -55,7 +55,7 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
             prefixes.append(f"{prefixes[-1]}{text}")
         # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
         shortest = 3 if reference.root.name == "data" else 2
-        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))
+        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))  # at least the root
     return list(texts)
 
 
@@ -83,9 +83,9 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
         keys[key] = f"{module_address}:{key}" if module_address else key
         providers[keys[key]] = _build_provider(block.name, module_address, block)
     for provider_key in sorted({block.provider or DEFAULT_PROVIDER for block in module.resources.values()}):
-        if provider_key not in keys and provider_key in providers:
+        if provider_key not in keys and provider_key in providers:  # inherited from the root
             keys[provider_key] = provider_key
-        elif provider_key not in keys:
+        elif provider_key not in keys:  # without configuration
             keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
             providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, None)
     return keys
@@ -125,7 +125,7 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if variable.default is not None:
         plain, _ = convert_to_plain(variable.default)
-        document["default"] = REDACTED if variable.sensitive and plain is not None else plain
+        document["default"] = REDACTED if variable.sensitive and plain is not None else plain  # null is no secret
     return document | _build_common_declaration_keys(variable)
 
 
@@ -136,6 +136,7 @@ def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any
 
 
 def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
+    """Build a resource block; `providers` maps its reference to a key of `provider_config`."""
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""

@@ -134,12 +134,12 @@ def build_path_trie(paths: Iterable[Path]) -> Any:
     root: Any = None
     for path in paths:
         if not path:
-            return True
+            return True  # the whole value
         root = {} if root is None else root
         node = root
         for step in path[:-1]:
             node = node.setdefault(step, {})
-            if node is True:
+            if node is True:  # a shorter path covers this one
                 break
         else:
             node[path[-1]] = True

@@ -60,7 +60,7 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
         return omit_empty({name: build_sensitive_mask(plain[name], inside[name]) for name in marked})
     if not _is_list(plain):
         return False
-    if not inside:
+    if not inside:  # no element is sensitive
         return []
     return [build_sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)]
 
@@ -94,6 +94,7 @@ def build_visible_type(value_type: Type, *, is_hidden: bool) -> Any:
 
 
 def _has_named_parts(value_type: Type) -> bool:
+    """Return whether a type is an object type, or contains one."""
     if isinstance(value_type, TupleType):
         return any(map(_has_named_parts, value_type.elements))
     if isinstance(value_type, ListType | MapType | SetType):

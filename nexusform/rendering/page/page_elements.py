@@ -51,9 +51,8 @@ def build_framed_table(
     is_firm: bool = False,
 ) -> Markup:
     """Build a table in a scrollable box, at most one screen high; rows of wide tables fold on a phone."""
-    is_wide = (
-        len(headers) > _MAX_COLUMNS or len(headers) - len(figures) > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
-    )
+    text_columns = len(headers) - len(figures)
+    is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     kinds = {
         "scroll": True,
         "firm": is_firm,
@@ -137,9 +136,8 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     existing_note = ", not caused by this plan" if finding.is_preexisting else ""
     tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
     parts: list[Markup] = []
-    for is_code, lines in groupby(
-        filter(str.strip, diagnostic.detail.split("\n")), key=lambda line: line.startswith("  ")
-    ):
+    detail_lines = [line for line in diagnostic.detail.split("\n") if line.strip()]
+    for is_code, lines in groupby(detail_lines, key=lambda line: line.startswith("  ")):
         if is_code:
             parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
         else:

@@ -109,16 +109,16 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """Build the map of every site by id; for a failed plan with the current placement only."""
+    """Build the map of every site, in plan order; for a plan with errors with the current placement only."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
     vm_rows = (row for row in plan.placements if row.kind == VM)
     rows = group_by(vm_rows, lambda row: (str(row.address), row.object))
-    certain: set[tuple[str, str, str]] = set()
+    certain_racks: set[_PoolRack] = set()
     for pool in plan.placement_tables:
-        certain |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
-    return tuple(_map_site(site, rows, certain) for site in plan.sites)
+        certain_racks |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
+    return tuple(_map_site(site, rows, certain_racks) for site in plan.sites)
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
@@ -155,7 +155,7 @@ _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
-    """Return a site as it was before the plan."""
+    """Return a site as it was before the plan, without any change."""
     machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
     racks = {machine.facts.rack for machine in machines}
     names = {machine.facts.name for machine in machines}
@@ -264,10 +264,10 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
-    """Build a VM from its sides before and after; one may be missing."""
-    present = after or before
-    assert present is not None, "a VM exists before or after the plan"
-    pool, vm = present
+    """Build a VM from its sides (pool and VM) before and after; one may be missing."""
+    latest_side = after or before
+    assert latest_side is not None, "a VM exists before or after the plan"
+    pool, vm = latest_side
     old = before[1].placement if before else None
     new = after[1].placement if after else None
     row = _find_vm_row(rows, old, new)
@@ -299,7 +299,7 @@ def _find_vm_row(
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:
-    """Compute the mark of a VM."""
+    """Compute the mark of a VM: MOVED also if it is re-created at the same location."""
     if before is None:
         return ChangeMark.PLACED
     if after is None:

@@ -81,7 +81,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
-    """Build the first lines of a page, and a list of facts."""
+    """Build the decision block (a label with its texts per line) in the style of its kind, and a list of facts."""
     block = [
         (build_element("dt", line.label), [build_element("dd", render_inline_code(text)) for text in line.texts])
         for line in lines
@@ -102,7 +102,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
     """Build a section of a plan; None for one without content."""
     if not section.has_content:
         return None
-    if not section.title:
+    if not section.title:  # sentences without a heading
         return [build_element("p", build_text(line)) for line in section.lines]
     body = [*_build_body(section), appendix]
     return build_section(section.name, section.title, body, data_short=short_title or None)
@@ -117,7 +117,7 @@ def _build_body(section: Section) -> list[Part]:
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
         lines.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]
+    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]  # only sections of a plan have names
     body += map(_build_item_group, section.groups)
     if section.findings.findings:
         body.append(build_findings(section.findings.findings, section.findings.sources))
@@ -135,6 +135,7 @@ def build_text(text: Text) -> list[Part]:
 
 
 def _build_inline_text(span: StyledText) -> Part:
+    """Build a part of a text with a style; a site is a link to its map."""
     match span.style:
         case Style.ARROW:
             return "→"
