@@ -105,7 +105,7 @@ def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     _, state = _read_local_state()
     names: list[str] = []
     for address, current in state.list_current_objects():
-        if str(address) == taken[0]:
+        if str(address) == taken[0]:  # the argument ADDRESS
             for attribute in ("nodes", "vnfcs", "bindings"):
                 names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)

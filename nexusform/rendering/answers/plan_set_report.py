@@ -48,7 +48,7 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
-    """Return one sentence: the plans that cannot be applied, or the number of plans with changes and their moves."""
+    """Return one sentence: the rejected plans, or the number of plans with changes and their moves."""
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
     changed_count = sum(plan.has_changes for _, plan in plans)

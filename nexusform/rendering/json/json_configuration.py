@@ -41,8 +41,7 @@ def build_expression_document(expression: Expression) -> dict[str, Any]:
     if is_constant_value(expression):
         value, problems = evaluate_constant(expression)  # problems are reported elsewhere
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
-    references = list_references(list_traversals(expression))
-    return omit_empty({"references": references})
+    return omit_empty({"references": list_references(list_traversals(expression))})
 
 
 def list_references(references: Iterable[Traversal]) -> list[str]:
@@ -122,6 +121,7 @@ def _build_output(output: Output) -> dict[str, Any]:
 
 
 def _build_variable(variable: Variable) -> dict[str, Any]:
+    """Build a declared variable with its default; "default" is missing for a required one."""
     document: dict[str, Any] = {}
     if variable.default is not None:
         plain, _ = convert_to_plain(variable.default)
@@ -214,6 +214,7 @@ def _build_resource_type_schemas(types: Mapping[str, ResourceType]) -> dict[str,
 
 
 def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
+    """Build the arguments of a block and its nested blocks, recursively."""
     block: dict[str, Any] = {
         "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
     }

@@ -280,6 +280,7 @@ def _build_planned_object(change: Change, show: bool) -> dict[str, Any]:
 
 
 def _build_output(output: OutputState, show: bool) -> dict[str, Any]:
+    """Build an output of `values`; `show` includes sensitive values."""
     document: dict[str, Any] = {"sensitive": output.sensitive}
     if not build_unknown_mask(output.value):  # unknown values are omitted
         document["value"] = build_visible_value(

@@ -189,8 +189,7 @@ def encode_value(value: Any, *, pretty: bool = False) -> bytes:
     data = json_codec.render_json(value, indent=pretty)
     if data.isascii() and b"##" not in data:
         return data
-    text = _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode())
-    return text.encode()
+    return _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode()).encode()
 
 
 def escape_texts(document: Any) -> Any:

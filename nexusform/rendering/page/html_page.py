@@ -180,7 +180,6 @@ def _build_footer(plan: Plan) -> Markup:
     prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
-    evaluation = describe_plan_evaluation(plan)
-    evaluation_note = enclose(" Evaluation: ", evaluation, ".")
+    evaluation_note = enclose(" Evaluation: ", describe_plan_evaluation(plan), ".")
     text = f"Made by {version}{catalogue}. {prediction_note}{evaluation_note}"
     return build_element("footer", build_element("p", text), class_="quiet")

@@ -58,7 +58,7 @@ def render_report_page(
     data = build_simulation_data(plays, rows)
     if plays:
         has_steps = any(play.steps for play in plays)
-        data["layer"] = "cluster" if has_steps else "free"
+        data["layer"] = "cluster" if has_steps else "free"  # the initial colours of the map
         pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))
     footer = build_element("footer", "Made by nexusform. Future placements are predictions.", class_="quiet")

@@ -175,7 +175,7 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 
 
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
-    """Return both sides if VMs existed before and something changes."""
+    """Return both sides (before, after) if `has_both`, VMs existed before and something changes; else one side."""
     if site.is_current_only:
         return _CURRENT
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
@@ -192,6 +192,7 @@ class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap) -> None:
+        """Compute the layout of the site: racks in lines, once per side, below the legends."""
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
@@ -295,7 +296,7 @@ class _SiteDrawing:
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width
+            fill_levels[0] += width  # only the sum counts
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
             if cell >= machine.facts.cells:  # no such cell is drawn
@@ -406,7 +407,7 @@ class RackOverviewDrawing:
     def __init__(self, site: SiteMap, rack_limit: int = MAX_RACKS) -> None:
         self._site = site
         self._racks = site.racks[: max(rack_limit, 0)]
-        lines = -(-len(self._racks) // _RACKS_PER_LINE)
+        lines = -(-len(self._racks) // _RACKS_PER_LINE)  # rounded up
         self.width = _RACKS_PER_LINE * _STEP
         self.height = 26 + 20 + 26 + 20 + lines * _LINE  # heading, note, legend and gap above the racks
         self._unmarked = _select_unmarked(site)

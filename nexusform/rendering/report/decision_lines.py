@@ -237,7 +237,7 @@ def _format_amount(count: Interval) -> str:
 
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
-    """Yield `no surge capacity for cluster-d; sufficient for the other 4`."""
+    """Yield `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`."""
     if not decision.upgrades:
         return
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1

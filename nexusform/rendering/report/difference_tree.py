@@ -171,7 +171,7 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block; None on a side means that it does not exist there."""
+        """Compare one nested block; it does not exist on a side with None."""
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
         if old is None:

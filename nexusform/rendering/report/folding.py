@@ -424,8 +424,7 @@ def _replace_site(text: str, site: str) -> str:
 
 def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]:
     """Group the pools by name, SKU and size, in the order of the first of each."""
-    tables_by_pool = group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count))
-    return list(tables_by_pool.values())
+    return list(group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)).values())
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
@@ -511,5 +510,4 @@ def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
     if not unexpected:
         return ""
     per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
-    clusters = format_names(table.cluster for table in unexpected)
-    return f"expected {per_rack} per rack for {clusters}"
+    return f"expected {per_rack} per rack for {format_names(table.cluster for table in unexpected)}"

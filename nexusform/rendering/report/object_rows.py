@@ -163,8 +163,8 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
     """Format the clauses of several objects: a count applies to each of them."""
     clauses = []
     for clause in row_clauses:
-        count, bracket, note = clause.partition(" (")
-        clauses.append(f"{count} each{bracket}{note}" if clause[:1].isdigit() else clause)
+        text, bracket, note = clause.partition(" (")  # `3 VMs each (tainted)`
+        clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
     return tuple(clauses)
 
 
@@ -178,8 +178,7 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
-        facts = (fact(attributes) for fact in _FACTS)
-        clauses = tuple(filter(None, facts))
+        clauses = tuple(text for describe in _FACTS if (text := describe(attributes)))
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 
@@ -223,8 +222,7 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
 def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:
     """Return the name of the object, or "" if its address contains it."""
     name = attributes.get("name")
-    address_names = {address.name, address.key}
-    return name if isinstance(name, str) and name not in address_names else ""
+    return name if isinstance(name, str) and name not in {address.name, address.key} else ""
 
 
 _REASON_NOTES: Final = {

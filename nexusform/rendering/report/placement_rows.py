@@ -81,8 +81,7 @@ class PlacementLine(Struct, frozen=True):
     @property
     def remark(self) -> str:
         """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
-        text = join_texts((self.trigger, self.doubt), "; ")
-        return enclose("(", text, ")")
+        return enclose("(", join_texts((self.trigger, self.doubt), "; "), ")")
 
 
 class PlacementLineGroup(Struct, frozen=True):
@@ -118,8 +117,7 @@ class PlacementSummary(Struct, frozen=True):
     @property
     def has_objects(self) -> bool:
         """Whether there is any object."""
-        counts = (self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget)
-        return any(counts)
+        return any((self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget))
 
     @property
     def losses(self) -> list[tuple[str, int]]:
@@ -505,8 +503,7 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
     prefix = prefixes.pop()
     if prefix is not None and not prefixes:  # the only prefix; each name ends with its number
         numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]
-        ranges = group_ranges(sorted(numbers))
-        spans = [str(low) if low == high else f"{low}..{high}" for low, high in ranges]
+        spans = [str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers))]
         return f"{prefix}{','.join(spans)}"
     if len(rows) <= MAXIMUM_NAMES:
         return ", ".join(row.object for row in rows)

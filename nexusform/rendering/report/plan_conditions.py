@@ -105,8 +105,7 @@ def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
     clauses = [f"runs on {running:,} of {len(rows):,}"]
     for result, describe in _DESCRIPTIONS.items():
         if result in rows_by_result:
-            texts = list(map(describe, rows_by_result[result]))
-            clauses.append(format_first_items(texts, _MAX_CLUSTERS, "; "))
+            clauses.append(format_first_items(list(map(describe, rows_by_result[result])), _MAX_CLUSTERS, "; "))
     return "; ".join(clauses)
 
 

@@ -484,8 +484,7 @@ def describe_line(line: PlacementLine) -> Text:
         return f"{departure}{remark}"
     if line.origin:
         return (f"{line.origin} ", ARROW, " ", target, remark)
-    verb = get_action_text(line)
-    return (enclose("", verb, " "), target, remark)
+    return (enclose("", get_action_text(line), " "), target, remark)
 
 
 # --- causes ------------------------------------------------------------------------------------

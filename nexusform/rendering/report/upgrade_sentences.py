@@ -101,7 +101,7 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    """Return `fits`, `is blocked` by budgets, or the first batch without capacity, certainly or possibly."""
+    """Return `stops at batch 2 of pool1`; without such a batch `is blocked` (by budgets) and a doubt, else `fits`."""
     for pool in upgrade.blocked_pools:  # the first one, if any
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
     clauses = ["is blocked"] if upgrade.budgets else []

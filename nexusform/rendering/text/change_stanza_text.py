@@ -90,7 +90,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block; a leaf stands for blocks unknown before apply."""
+        """Render the lines of a nested block; blocks unknown before apply are a leaf."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -191,6 +191,7 @@ class _DifferenceRenderer:
         lines = []
         for line in node.children:
             text = escape_control_characters(str(line.old if line.symbol == "-" else line.new))
+            # A created or deleted text has its sign at the attribute only.
             sign = self._signs[line.symbol] if node.symbol == "~" else _BLANK
             lines.append(f"{margin}{sign}{text}".rstrip())
         return lines

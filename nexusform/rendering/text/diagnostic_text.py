@@ -35,9 +35,8 @@ def render_diagnostics(
     *,
     terraform: bool = False,
 ) -> str:
-    """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses
-    errors and warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without
-    diagnostics.
+    """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
+    warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
     """
     merged = merge_similar_warnings(diagnostics)
     levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)

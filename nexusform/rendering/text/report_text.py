@@ -215,8 +215,7 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
     is_list_of_steps = not (table.figures or has_details)
     max_rows = _MAX_STEPS if is_list_of_steps else len(table.rows)
     visible_table = replace(table, rows=table.rows[:max_rows])
-    rows = render_table(visible_table, paint, width - len(_INDENT), has_details=has_details)
-    lines += _indent_lines(rows)
+    lines += _indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details))
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
         lines.append(f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each.")
