@@ -208,7 +208,7 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
         plan = run.plan(options).plan
     job.display.report_plan(plan, run, next_step=False)
     if plan.errored:
-        return 1
+        return 1  # the plan was reported with its errors
     if plan.has_changes and not job.flags.auto_approve and not _prompt_to_approve_plan(job.reporter, plan):
         return 1
     return _apply_approved_plan(run, job, plan)
@@ -248,6 +248,7 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
             problems.append(build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.'))
     opened = OpenResult(None, (), {})
     if remaining_steps is not None and not has_errors(problems):
+        # The plan in the journal was verified by the apply that wrote it.
         opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
@@ -327,6 +328,7 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
             "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
+    # The interrupted apply wrote the final state already: its last plan is this one.
     if remaining_steps is None and run.has_unfinished_apply and run.stored.state.applied_plans[-1:] == (saved.digest,):
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."

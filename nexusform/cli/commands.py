@@ -199,7 +199,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
     for name in outputs & values.keys():
         value = values[name]
-        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]
+        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]  # `FORMAT:PATH`s
         for path in filter(None, paths):
             if path in inputs or path.endswith(_INPUT_SUFFIXES):
                 raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
@@ -296,7 +296,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word, or suggest one."""
+        """Return name, command and other words. Raises an error with a suggestion for an unknown command."""
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:

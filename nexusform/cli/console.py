@@ -119,7 +119,7 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
             screen.print_text()
             if not pending:
                 return 0
-            pending = ""
+            pending = ""  # drop the unfinished expression only
             continue
         pending = f"{pending}{line}\n".lstrip()
         # An empty line ends an unfinished expression.

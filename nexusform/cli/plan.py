@@ -319,7 +319,7 @@ def _plan_and_report(
     saved_path = ""
     if arguments.out:
         run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
-        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out
+        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out  # nothing to apply
     display.report_plan(new_plan, run, saved_path=saved_path)
     return new_plan
 

@@ -198,8 +198,8 @@ def build_explanation_report(
     is_long: bool = False,
     is_folded: bool = True,
 ) -> Report:
-    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report
-    lists the ranked candidates and the rejected machines, all of them if not folded.
+    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report also
+    lists the ranked candidates and the rejected machines; a VM without a location always has the latter.
     """
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement

@@ -190,7 +190,7 @@ def _build_change_sides(
         "actions": actions,
         "before": before_value,
         "after": after_value,
-        "after_unknown": build_unknown_mask(after) if after is not None else {},
+        "after_unknown": build_unknown_mask(after) if after is not None else {},  # None: deleted
         "before_sensitive": build_sensitive_mask(before, before_marks) if before is not None else False,
         "after_sensitive": build_sensitive_mask(after, after_marks) if after is not None else False,
     }
@@ -230,7 +230,7 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
     # An output is sensitive as a whole, even if it does not exist.
-    document["after_unknown"] = build_unknown_mask(output.after) or False
+    document["after_unknown"] = build_unknown_mask(output.after) or False  # instead of an empty mask
     document["before_sensitive"] = document["after_sensitive"] = output.sensitive
     return document
 

@@ -142,7 +142,7 @@ class _ReferenceAnalysis:
             case "each" | "count":
                 return _follow_repetition(reference, module)
         resource = self._resolve_resource(reference)
-        if resource is None:
+        if resource is None:  # `path.module` and the like
             return ()
         block, _, attribute = resource
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)

@@ -77,7 +77,7 @@ def redact_value(plain: Any, marks: Any) -> Any:
     if _is_list(plain):
         inner = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         return [redact_value(part, mark) for part, mark in zip(plain, inner, strict=True)]
-    if marks is not True:
+    if marks is not True:  # only marks of parts, and there are none
         return plain
     return REDACTED if plain.__class__ is str else None
 

@@ -187,7 +187,7 @@ def build_site_map(
         map_machine = MapMachine(machine.facts, machine_mark, *sides)
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
-        _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])
+        _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])  # "": unknown zone
         for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
     )
     return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
@@ -231,7 +231,7 @@ def _list_managed_vms(
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    # Every VM once: by pool, then by number.
+    # Every VM once, although it may be removed and added: by pool, then by number.
     keys: list[_VmKey] = []
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)

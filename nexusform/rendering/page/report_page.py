@@ -74,7 +74,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
-    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
+    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):  # adjacent ones share a box
         elements = [_build_answer_section(number, part) for number, part in group]
         blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
     return join_markup(header, pictures, blocks, appendix)

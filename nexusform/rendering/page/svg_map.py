@@ -109,7 +109,7 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
 def render_document(
     title: str, description: str, drawings: Sequence[Markup], width: int, height: int, verdict: str
 ) -> str:
-    """Render a whole file: drawings of this width with margins on a white page."""
+    """Render a whole file: drawings of this size with margins on a white page, below the verdict if there is one."""
     if verdict:
         width = max(width, round(len(verdict) * _HEADING_LETTER_WIDTH))
         description = f"{verdict}. {description}"
@@ -327,7 +327,8 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
         return [build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)]
-    inner_rectangle = _compute_rectangle(left, width, scale, 0.5 if mark is ChangeMark.KEPT else 1.25)
+    inset = 0.5 if mark is ChangeMark.KEPT else 1.25  # a mark has a thick outline
+    inner_rectangle = _compute_rectangle(left, width, scale, inset)
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
     if style.pattern > 0:
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))

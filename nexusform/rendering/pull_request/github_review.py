@@ -63,13 +63,13 @@ def build_review(
     plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
 ) -> dict[str, Any]:
     """Build the review; it requests changes if the plan is rejected. `body` is Markdown."""
-    failures = [
+    problems = [
         finding.diagnostic
         for finding in collect_findings(plan)
-        if finding.level.order <= Level.WARNING.order and finding.diagnostic.subject is not None
+        if finding.level in (Level.ERROR, Level.WARNING) and finding.diagnostic.subject is not None  # it has a line
     ]
     comments: list[dict[str, Any]] = []
-    for diagnostic in failures:
+    for diagnostic in problems:
         comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(diagnostic, diff)
     return {
         "event": "REQUEST_CHANGES" if has_errors(plan.diagnostics) else "COMMENT",

@@ -188,8 +188,7 @@ def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> str:
 
 
 def _measure_size(texts: Collection[str]) -> int:
-    separators = 2 * max(len(texts) - 1, 0) + 1  # blank lines between, and the final newline
-    return sum(len(text.encode()) for text in texts) + separators
+    return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1  # with newlines
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:

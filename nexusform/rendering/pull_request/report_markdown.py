@@ -275,7 +275,7 @@ def _render_detail(detail: str) -> Iterator[str]:
     in_list = False
     for line in detail.split("\n"):
         item = _ITEM.fullmatch(line)
-        if in_list != (item is not None):
+        if in_list != (item is not None):  # the list begins or ends
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
         in_list = item is not None

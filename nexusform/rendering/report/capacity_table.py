@@ -104,7 +104,7 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old = format_figure(before) if before else "-"
+        old = format_figure(before) if before else "-"  # a new site
         new = format_figure(after) if after else "-"
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
         yield _CapacityTableRow(label, old, new, is_worse)
@@ -155,9 +155,9 @@ def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) 
     """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
         row = find_scarcest_resource(other_capacity, kind)
-        if row is None:
+        if row is None:  # the site has no such resource, or it is not captured
             yield _CapacityTableRow(label, "-", "-", is_worse=False)
             continue
         old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
-        is_worse = row.free is not None and row.free < (row.free_before or 0)
+        is_worse = row.free is not None and row.free < (row.free_before or 0)  # not if it is new
         yield _CapacityTableRow(label, old, new, is_worse)

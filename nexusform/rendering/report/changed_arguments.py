@@ -154,7 +154,7 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     if schema is None:
         return True
     attribute = schema.attributes.get(name)
-    orders = map(get_order_attribute, schema.blocks)
+    orders = map(get_order_attribute, schema.blocks)  # they follow from the positions of blocks
     return attribute is not None and attribute.is_configurable and name not in orders
 
 

@@ -146,7 +146,7 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     pools = chain.from_iterable(site.pools for site in plan.sites)
     total = len({pool.cluster for pool in pools})
     rows = select_vm_rows(plan, *_CHANGES)
-    if not rows or total <= _MIN_CLUSTERS:
+    if not rows or total <= _MIN_CLUSTERS:  # otherwise the changes name them
         return
     changed = {row.cluster for row in rows}
     verb = "new VMs" if {row.action for row in rows} == {PlacementAction.PLACE} else "VMs change"
@@ -177,7 +177,7 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
             continue
         if effect in _VERBS:
             clauses.append(_format_effect_clause(effect, rows))
-        else:
+        else:  # objects without their host
             clauses += format_effect_clauses(rows, [effect])
     return clauses
 
@@ -294,8 +294,7 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     elif not racks:
         yield f"low; {chooser} rack and machine"
     else:
-        # `all` only for three VMs or more.
-        share = f"all {placed:,}" if racks == placed > 2 else f"{racks:,} of {placed:,}"
+        share = f"all {placed:,}" if racks == placed > 2 else f"{racks:,} of {placed:,}"  # never `all 1` or `all 2`
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
         if not machines:
             yield f"{counts}; {chooser} the machines"

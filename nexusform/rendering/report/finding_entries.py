@@ -88,7 +88,7 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_findings_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Split items into listed ones and remaining ones by id. Beyond a dozen of an id the first few are listed."""
+    """Split items into listed ones and, by id, remaining ones: of more than a dozen of an id, only the first few."""
     listed_items: list[T] = []
     remaining_items: dict[str, list[T]] = {}
     items = list(items)

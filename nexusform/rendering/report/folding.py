@@ -489,7 +489,7 @@ def _has_unexpected_spread(table: PlacementTable) -> bool:
 
 
 def _describe_expected_spread(table: PlacementTable) -> str:
-    """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`."""
+    """Return `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`, or "" if the spread is the expected one."""
     if not _has_unexpected_spread(table):
         return ""
     expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"

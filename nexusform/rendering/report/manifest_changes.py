@@ -121,7 +121,7 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
     parts_by_name = {f"[{get_text(item, 'name')}]": item for item in value}
     if len(parts_by_name) == len(value) and all(isinstance(get_value_at_path(item, "name"), str) for item in value):
         return parts_by_name
-    return {f"[{position}]": item for position, item in enumerate(value)}
+    return {f"[{position}]": item for position, item in enumerate(value)}  # a name is missing or ambiguous
 
 
 def _replace_by_sensitive(value: Any) -> str:

@@ -138,7 +138,7 @@ def _build_fold_shape(fold: ObjectFold) -> object:
     """Return a value, equal for instances of blocks to fold; single and deposed objects have their own."""
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
-        return id(fold)
+        return id(fold)  # equal to no other
     address = first_row.address
     modules = tuple(step.name for step in address.module)
     keys = tuple(row.address.key for row in fold.rows)

@@ -68,7 +68,7 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     machines = chain.from_iterable(site.machines for site in plan.sites)
     has_statuses = any(machine.facts.status is not None for machine in machines)
     if not (has_statuses or plan.machine_actions or plan.feasibility):
-        return NO_SECTION
+        return NO_SECTION  # without importing the sentences
     from nexusform.rendering.report.plan_conditions import describe_plan_conditions
 
     return Section("", describe_plan_conditions(plan), name="conditions")
@@ -79,11 +79,10 @@ def build_site_section(view: PlanReportData) -> Section:
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
-    if not rows:
+    if not rows:  # `view.sites` is empty for a single site
         return NO_SECTION
     table_rows = []
-    for row in rows:
-        # Only the name of a single site is a link; a row can have several similar ones.
+    for row in rows:  # one site, or several similar ones; only the name of a single site is a link
         name = StyledText(row.name, Style.SITE if row.sites == 1 else Style.STRONG)
         table_rows.append(Row((name, row.delta, row.summary)))
     table = Table(("site", "VMs", "changes"), tuple(table_rows))

@@ -85,7 +85,7 @@ def _describe_object_changes(plan: Plan) -> list[str]:
         drift_text = f"{format_count(len(plan.drift), 'object')} changed outside of nexusform"
         return [drift_text if plan.drift else "refresh only"]
     renamed = sum(change.previous_address is not None for change in plan.changes)
-    return [f"{renamed:,} to rename" if renamed else "outputs only"]
+    return [f"{renamed:,} to rename" if renamed else "outputs only"]  # the caller knows of a change
 
 
 def describe_rejection(plan: Plan) -> str:
@@ -293,7 +293,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 
 def describe_scale_in(plan: Plan) -> str:
-    """Return a sentence about the worst result of the platform's choice for shrinking pools."""
+    """Return a sentence about the worst result of the platform's choice for shrinking pools; "" without such pools."""
     worst_cases = [
         f"{table.minimum_remaining_on_rack:,} of {table.cluster}/{table.pool}"
         for table in plan.placement_tables

@@ -33,9 +33,9 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     recreations = by_version.pop("", [])  # without a new version
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
-        clusters = _count_clusters(version_upgrades)
-        cluster_text = format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
-        clauses.append(f"{cluster_text} {select_word_form(clusters, 'is', 'are')} upgraded to {version}")
+        count = _count_clusters(version_upgrades)  # several sites may have a cluster of one name
+        cluster_text = format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
+        clauses.append(f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         return [*clauses, *map(_describe_recreation, recreations)]
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")

@@ -25,9 +25,9 @@ def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: P
         value_lines = "\n".join(render_outputs([output], paint)).split("\n")
         name = fill_to_width(format_attribute_name(output.name), name_width)
         front = f"{render_symbol(output.symbol, paint)}{name} ="
-        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:
+        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:  # too long
             lines.append(f"{front} {_summarize_value(output)}")
-        elif len(value_lines) == 1:
+        elif len(value_lines) == 1:  # aligned with the other names
             lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
         else:
             lines += value_lines

@@ -304,7 +304,7 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
 
 def _render_findings(view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
-    if options.terraform:  # Terraform's text has errors and warnings only.
+    if options.terraform:  # Terraform's text has errors and warnings only, without such a title
         return [_render_boxes(view.plan.diagnostics, sources, options)]
     diagnostics = group_by((finding.diagnostic for finding in view.findings), lambda problem: problem.is_preexisting)
     boxes = [_render_boxes(diagnostics.get(False, []), sources, options)]
@@ -337,7 +337,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
     parts += [render_stanza(stanza, paint) for stanza in view.drift_stanzas]
     if view.is_refresh_only:
         parts.append(_wrap_paragraph(plan_sentences.ONLY_REFRESH, width))
-    elif view.stanzas:
+    elif view.stanzas:  # changes follow
         parts += [_wrap_paragraph(plan_sentences.DRIFT_RESPONSE, width), _render_horizontal_rule(paint, width)]
     return parts
 

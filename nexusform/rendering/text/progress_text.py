@@ -63,7 +63,7 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
     text = paint(f"{_format_name(step)}: Still {verb}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
     line = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
-    has_id = step.id and step.kind is not StepKind.CREATE
+    has_id = step.id and step.kind is not StepKind.CREATE  # OpenTofu shows none before creation
     return line if has_id and (not width or count_columns(line) <= width) else f"{text} [{elapsed}]"
 
 
