@@ -140,7 +140,7 @@ def _enable_line_editing(session: ExpressionConsole) -> None:
     names = session.list_names()
 
     def complete_name(text: str, state: int) -> str | None:
-        completions = [name for name in names if name.startswith(text)]
+        completions = [name for name in names if name.startswith(text)]  # called for each state from 0, until None
         return completions[state] if text and state < len(completions) else None
 
     readline.set_completer(complete_name)

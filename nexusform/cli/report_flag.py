@@ -219,7 +219,7 @@ def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys(
 
 
 def _parse_report_format_and_path(flag: str, formats: Collection[str]) -> ReportFlag:
-    """Parse a format and its path. Raises a usage error."""
+    """Parse `FORMAT:PATH`. Raises a usage error for an unknown format or an unwritable path."""
     name, colon, path = flag.partition(":")
     if name not in formats:
         suggestion = suggest_name(name, formats)

@@ -83,7 +83,7 @@ def create_context(
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if confinement.root:
+    if confinement.root:  # a sandboxed run
         from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 
         untrusted_files = find_untrusted_files(environment, confinement)

@@ -77,7 +77,7 @@ def show(arguments: ShowArguments) -> int:
         raise click.UsageError("-report needs a plan file.")
     if reports:
         write_reports(reports, _build_report_input(target, arguments))
-    if has_stdout_report(reports):
+    if has_stdout_report(reports):  # instead of the text
         return 0
     if arguments.as_json:
         from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json

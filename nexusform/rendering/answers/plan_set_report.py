@@ -73,7 +73,7 @@ def _format_plan_note(named_plan: _NamedPlan) -> str:
 
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
-    """Build the figures of a plan."""
+    """Build the row of a plan: its file, its numbers of changed objects, of placements by action, and of warnings."""
     _, add, change, destroy, _ = count_resource_changes(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placement_counts = Counter(row.action for row in named_plan.plan.placements)

@@ -47,10 +47,10 @@ def collect_relevant_attributes(
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
-        objects = chain((change.address for change in plan.changes), prior.instances)
+        addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
         paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
-        for path in {address.module for address in objects}:
+        for path in {address.module for address in addresses}:
             while path and path not in paths:
                 paths[path] = None
                 path = path[:-1]  # noqa: PLW2901 - upwards

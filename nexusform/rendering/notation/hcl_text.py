@@ -166,7 +166,7 @@ class PathMarks(Struct, frozen=True):
         inner = PathMarks(
             _get_subtrie(self.old, old),
             _get_subtrie(self.new, new),
-            _get_subtrie(self.replacement, new if new is not None else old),
+            _get_subtrie(self.replacement, new if new is not None else old),  # None: removed
         )
         return NO_MARKS if inner == NO_MARKS else inner
 

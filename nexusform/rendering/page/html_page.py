@@ -52,7 +52,7 @@ def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries
 def render_html(
     plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries, origin: CodeOrigin = UNKNOWN_ORIGIN
 ) -> str:
-    """Render the page of a plan; `origin` is the origin of its configuration."""
+    """Render the page of a plan; `origin` is the repository of its configuration, for links."""
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""

@@ -152,6 +152,7 @@ def _measure_common_prefix(names: Sequence[str]) -> int:
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
+_RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
@@ -202,7 +203,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
     return numbers
 
 
-def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]) -> SiteMap:
+def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
     """Build the map of a site of a plan."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
@@ -218,13 +219,11 @@ def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certa
         )
         for vm in site.unmanaged_vms
     ]
-    vms = [*_list_managed_vms(site, rows, certain), *unmanaged]
+    vms = [*_list_managed_vms(site, rows, certain_racks), *unmanaged]
     return build_site_map(site.id, site.name, site.racks, site.machines, vms)
 
 
-def _list_managed_vms(
-    site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]
-) -> Iterator[MapVm]:
+def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
     """Yield the VMs of pools, including removed ones."""
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
     new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
@@ -239,14 +238,14 @@ def _list_managed_vms(
         keys += [_build_vm_key(pool, pool_vm) for pool_vm in ordered_vms]
     for key in dict.fromkeys(keys):
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
-        yield replace(vm, certainty=_compute_location_certainty(vm, certain))
+        yield replace(vm, certainty=_compute_location_certainty(vm, certain_racks))
 
 
-def _compute_location_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> CertaintyLevel:
-    """Compute the certainty of the new location of a VM."""
+def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
+    """Compute the certainty of the new location of a VM; UNKNOWN if the plan does not place it."""
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
-    if (vm.address, vm.pool, vm.after.rack) in certain:
+    if (vm.address, vm.pool, vm.after.rack) in certain_racks:
         return CertaintyLevel.COUNT
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 

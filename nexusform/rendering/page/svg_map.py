@@ -436,9 +436,8 @@ class RackOverviewDrawing:
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)
         vm_count = sum(len(machine.after) for machine in remaining_machines)
         visible_marks = (mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked)
-        is_closed = bool(remaining_machines) and all(
-            machine.facts.unschedulable_reason for machine in remaining_machines
-        )
+        reasons = [machine.facts.unschedulable_reason for machine in remaining_machines]
+        is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
         css_classes = join_texts(("cell", "refused" if is_closed else "", next(visible_marks, "")), " ")
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
         return [

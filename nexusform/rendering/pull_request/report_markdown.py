@@ -170,7 +170,7 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     for finding in section.findings.findings:
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
-    for number, block in enumerate(filter(None, blocks)):
+    for number, block in enumerate(filter(None, blocks)):  # blank lines between blocks
         yield from ["", *block] if number else block
 
 

@@ -99,7 +99,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
     (by a PodDisruptionBudget) waits for new pods.
     """
     if not replicas.effects:  # pods are only removed and created
-        if replicas.removed and replicas.new:
+        if replicas.removed and replicas.new:  # otherwise the workload is deleted or new
             replica_text = select_word_form(
                 replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
             )
@@ -130,18 +130,18 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     """Return the removal time of each node in a batched upgrade, by every name of the node."""
-    sizes: dict[tuple[str, str, str], int] = {}
+    batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:
         if upgrade.is_rolling:
             for pool in upgrade.pools:
-                sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
+                batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
     removed_counts: Counter[tuple[str, str, str]] = Counter()
     batches: dict[int, _RemovalTime] = {}
     nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
     rows = {id(row): row for row in nodes.values()}  # each once
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool_key = (row.site_id, row.cluster, row.pool)
-        batches[id(row)] = (*pool_key, removed_counts[pool_key] // sizes[pool_key])
+        batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])  # nodes in order of number
         removed_counts[pool_key] += 1
     return {node: batches[id(row)] for node, row in nodes.items()}
 

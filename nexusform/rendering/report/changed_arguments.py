@@ -132,15 +132,15 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block: of a created or deleted one its values, unless they are too long;
-    else its changed arguments. Each has a leading space.
+    """Return the clauses after the name of a block: of a created or deleted one its values other than defaults, unless
+    they are too long; else its changed arguments. Each has a leading space.
     """
     if block.symbol in (CREATED, DELETED):
         texts = []
         for child in block.children:
             attribute = schema.attributes.get(child.name) if schema else None
             value = child.old if child.symbol == DELETED else child.new
-            if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):  # no default
+            if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
                 texts.append(f"{child.name} = {format_scalar(value)}")
         text = ", ".join(texts)
         return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
@@ -177,7 +177,7 @@ def _format_changed_value(node: DifferenceNode) -> str:
 
 
 def _format_scalar_change(node: DifferenceNode) -> str:
-    """Format a changed primitive value: old and new, `= 3`, `2 removed`."""
+    """Format a changed primitive value: `2 -> 3`, `= 3`, `2 removed`, or `changed` for long values."""
     old, new = format_scalar(node.old), format_scalar(node.new)
     if len(old) + len(new) > _MAX_VALUE_LENGTH:
         return "changed"

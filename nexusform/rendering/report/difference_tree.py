@@ -336,7 +336,7 @@ def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
         return True
     if old != new:
         return False
-    return value_type is not DYNAMIC or _is_equal_with_booleans(old, new)
+    return value_type is not DYNAMIC or _is_equal_with_booleans(old, new)  # a type allows only one of `1` and `true`
 
 
 def _is_equal_with_booleans(old: Any, new: Any) -> bool:

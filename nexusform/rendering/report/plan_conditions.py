@@ -78,7 +78,7 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
     """Yield a line on the loss of one machine, and one on the loss of one rack."""
-    for lost, get_effect in _LOSS_EFFECTS.items():
+    for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = [(row.cluster, effect) for row in rows if (effect := get_effect(row)) is not None]
         if not effects:  # not computed
             continue
@@ -89,7 +89,7 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
                 verb = select_word_form(effect.waiting_pods, "has", "have")
                 clauses.append(f"{pods} {verb} no node without {effect.lost}")
         text = format_first_items(clauses, _MAX_CLUSTERS, "; ") or "all pods have a node"
-        yield f"{name}, one {lost} down: {text}"
+        yield f"{name}, one {hardware} down: {text}"
 
 
 def describe_unselected_cluster(row: Feasibility) -> str:

@@ -96,7 +96,7 @@ def describe_rejection(plan: Plan) -> str:
     limits = list_broken_limits(plan)
     if limits:
         reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
-    return "; ".join(reasons) or "an error"
+    return "; ".join(reasons) or "an error"  # of a plan with `errored` only
 
 
 def format_violation(violation: SeparationViolation) -> str:

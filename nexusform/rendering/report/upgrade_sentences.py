@@ -70,7 +70,7 @@ def format_versions(upgrade: Upgrade) -> str:
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:
-    """Return sentences about the course of an upgrade and its disruptions."""
+    """Return sentences about the batches of an upgrade, blocking budgets, and workloads without a second replica."""
     sentences = [_describe_rolling_upgrade(upgrade) if upgrade.is_rolling else _describe_pool_recreation(upgrade)]
     if upgrade.budgets:
         names = format_first_items(upgrade.budgets, _MAX_NAMES)

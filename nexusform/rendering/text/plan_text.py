@@ -400,7 +400,7 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 
 def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
     """Render the changed outputs with all values, with a note if nothing else changes."""
-    if not view.outputs or view.plan.is_failed:
+    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
     from nexusform.rendering.text.change_stanza_text import render_outputs
 
@@ -448,7 +448,7 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
     """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
-    advice = by_warning.get(False, [])
+    advice = by_warning.get(False, [])  # and notes
     for entry in advice[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
     if len(advice) > _MAX_ADVICE:
