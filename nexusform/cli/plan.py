@@ -104,7 +104,7 @@ class PlanDisplay(Struct, frozen=True):
                 take_ownership=project.context.take_ownership,
             )
             self.reporter.report_plan(plan, project.sources, view)
-        elif plan.is_rejected:  # the reasons, on stderr
+        elif plan.is_rejected:  # the report may lack the reasons
             self.reporter.report_diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
@@ -245,7 +245,7 @@ def _run_plan(
         display.reporter.report_diagnostics([*run.diagnostics, *warnings], opened.sources)
         if run.is_ready:
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
-        else:
+        else:  # the run could not begin
             new_plan = run.build_failed_plan(options, run.diagnostics).plan
             run.diagnostics += _save_plan(new_plan, run, arguments.out, None)
             display.write_reports(new_plan, run)

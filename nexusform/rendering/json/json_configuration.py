@@ -81,10 +81,11 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
     for key, block in sorted(module.providers.items()):
         keys[key] = f"{module_address}:{key}" if module_address else key
         providers[keys[key]] = _build_provider(block.name, module_address, block)
-    for provider_key in sorted({block.provider or DEFAULT_PROVIDER for block in module.resources.values()}):
-        if provider_key not in keys and provider_key in providers:  # inherited from the root
+    used_keys = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
+    for provider_key in sorted(used_keys - keys.keys()):
+        if provider_key in providers:  # inherited from the root
             keys[provider_key] = provider_key
-        elif provider_key not in keys:  # without configuration
+        else:  # without configuration
             keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
             providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, None)
     return keys

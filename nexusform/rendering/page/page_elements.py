@@ -105,7 +105,7 @@ def render_diff(text: str, label: str) -> Markup:
 
 
 def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
-    """Build every finding with its source lines; of very many warnings or notes of one id only the first few."""
+    """Build every finding with its source lines; of very many of one id only the first few, except errors."""
     by_error = group_by(findings, lambda finding: finding.level is Level.ERROR)
     listed_findings, remaining_findings = limit_findings_per_id(by_error.get(False, []))
     articles = [_build_finding(finding, sources) for finding in (*by_error.get(True, []), *listed_findings)]

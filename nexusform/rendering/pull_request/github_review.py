@@ -100,7 +100,7 @@ def _build_suggestions(
             for edit in remedy["edits"]
         ]
         possible = [edit for edit in edits if edit is not None]
-        if not possible or len(possible) < len(edits):  # a value is computed, so there is no literal to edit
+        if not possible or len(possible) < len(edits):  # an argument has no literal of its own to edit
             continue
         comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible]
         if all(comments):

@@ -84,7 +84,7 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}
     for row in plan.placements:
-        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # `pool` is the workload of a pod
             _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
     protected_workloads: set[str] = set()
     for upgrade in plan.upgrades:

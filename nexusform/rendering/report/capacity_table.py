@@ -155,7 +155,7 @@ def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) 
     """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
         row = find_scarcest_resource(other_capacity, kind)
-        if row is None:  # the site has no such resource, or it is not captured
+        if row is None:  # the site has no such resource
             yield _CapacityTableRow(label, "-", "-", is_worse=False)
             continue
         old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))

@@ -126,7 +126,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
         key_text = members[0].label.removeprefix(str(addresses[0]))
         for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]
-            if len(blocks) == 1 or not key_text.startswith("["):  # a label with module keys, or with a count of them
+            if len(blocks) == 1 or not key_text.startswith("["):  # the keys are those of a module
                 folded += blocks
             else:
                 rows = tuple(chain.from_iterable(block.rows for block in blocks))

@@ -271,7 +271,7 @@ def build_placement_groups(
     for pool_key in dict.fromkeys([*tables, *rows_by_pool]):
         pool_rows = rows_by_pool.get(pool_key, [])
         if pool_rows or detail is ShownPlacements.ALL:
-            table = tables.get(pool_key)  # pods, bindings and plain VMs have none
+            table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             groups.append(_build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools))
     # VM lines have no group name, so they precede those of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))

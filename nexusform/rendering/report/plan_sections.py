@@ -436,7 +436,7 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
     selected = []
     for group in groups:
         lines = group.lines
-        if group.table is not None:  # plain VMs have no row in the table of pools
+        if group.table is not None:  # so the table of pools has a row for them
             lines = tuple(line for line in lines if line.trigger != _NEW_TRIGGER)
         selected.append(replace(group, lines=lines))
     return selected

@@ -144,7 +144,7 @@ class _DifferenceRenderer:
                 child = node.children[0]
                 is_equal = node.symbol == "~" and not child.symbol  # only the texts differ
                 note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal else ""
-                sign = self._signs["~" if child.symbol == "~" else ""]
+                sign = self._signs["~" if child.symbol == "~" else ""]  # other signs are at the attribute
                 value = self.render_value(child, level + 1, show_null=False)
                 return f"jsonencode({note}", [f"{_BLANK * (level + 1)}{sign}{value}"], ")"
             case NodeKind.TEXT:
