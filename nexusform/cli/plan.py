@@ -123,7 +123,7 @@ class PlanDisplay(Struct, frozen=True):
         from nexusform.workflow.plan_files.failed_plans import build_failed_plan
 
         plan = build_failed_plan(context, options, diagnostics)
-        self._write_reports(plan, sources, build_registries(), None, EMPTY)
+        self._write_reports(plan, sources, build_registries(), configuration=None, prior=EMPTY)
 
     @property
     def is_stdout_report(self) -> bool:

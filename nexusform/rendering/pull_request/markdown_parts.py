@@ -178,7 +178,7 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     data = text.encode()
     if len(data) <= max_bytes:
         return text
-    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")
+    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")  # even the note alone is too long
     kept_text = head.rpartition("\n")[0] if "\n" in head else head
     return f"{kept_text}\n" if max_bytes else ""
 

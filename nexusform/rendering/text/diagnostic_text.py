@@ -197,7 +197,7 @@ class SourceSnippet(Struct, frozen=True):
         lines: list[tuple[str, str, str]] = []
         offset = 0
         for line in self.code.encode().split(b"\n"):
-            low = min(max(self.highlight_start - offset, 0), len(line))
+            low = min(max(self.highlight_start - offset, 0), len(line))  # limited to this line
             high = min(max(self.highlight_end - offset, low), len(line))
             parts = (line[:low], line[low:high], line[high:])
             lines.append((_decode_source(parts[0]), _decode_source(parts[1]), _decode_source(parts[2])))
