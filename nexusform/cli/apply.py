@@ -248,8 +248,7 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
             problems.append(build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.'))
     opened = OpenResult(None, (), {})
     if remaining_steps is not None and not has_errors(problems):
-        # The plan in the journal was verified by the apply that wrote it.
-        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
+        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)  # from the journal
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
@@ -328,12 +327,11 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
             "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
         return _get_exit_code(_apply_remaining_steps(run, job, remaining_steps))
-    # The interrupted apply wrote the final state already: its last plan is this one.
     if remaining_steps is None and run.has_unfinished_apply and run.stored.state.applied_plans[-1:] == (saved.digest,):
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )
-        return 0
+        return 0  # the state names this plan as its last one
     verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:

@@ -47,8 +47,7 @@ def run_state_change(
     result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(result.diagnostics)
     if result.before is not None and result.after is None and not has_been_written(result.before):
-        # Without any state, it is no help that it has no such object.
-        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
+        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")  # without any state
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
         diagnostics.append(NO_STATE)
     screen.print_diagnostics(diagnostics, result.sources)
