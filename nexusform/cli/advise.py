@@ -42,11 +42,10 @@ def _build_answer(advice: LintAdvice) -> Answer:
     def render_text(colour: bool, width: int) -> str:
         return render_advice(advice.findings, advice.sources, colour=colour, width=width)
 
-    document = {"findings": build_diagnostic_documents(advice.findings, advice.sources)}
     return Answer(
         question="advise",
         origin=advice.origin,
         report=build_advice_report(advice.findings, advice.origin),
-        document=document,
+        document={"findings": build_diagnostic_documents(advice.findings, advice.sources)},
         text=render_text,
     )

@@ -171,6 +171,7 @@ class _ApplyCommandRun(Struct, frozen=True):
 
 
 def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
+    """Create the display and the lock options from the flags. Raises usage errors."""
     display = create_plan_display(
         flags.placement_flags,
         flags.view,
@@ -207,7 +208,7 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
         plan = run.plan(options).plan
     job.display.report_plan(plan, run, next_step=False)
     if plan.errored:
-        return 1
+        return 1  # the plan was reported with its errors
     if plan.has_changes and not job.flags.auto_approve and not _prompt_to_approve_plan(job.reporter, plan):
         return 1
     return _apply_approved_plan(run, job, plan)
@@ -217,13 +218,13 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
     """Finish an interrupted apply before a new plan; return 0 if nothing prevents the plan."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
-        # an unreadable journal may belong to an interrupted apply: only -discard drops it
+        # There is none, or an unreadable journal may belong to one: only -discard drops it.
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1 if has_errors(problems) else 0
     if not remaining_steps.was_interrupted:
-        return 0
+        return 0  # the apply ended, with failed or waiting steps: the new plan has them again
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    problems += [] if can_prompt else check_inputs_unchanged(run, remaining_steps)
+    problems += [] if can_prompt else check_inputs_unchanged(run, remaining_steps)  # without a person to decide
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1
@@ -247,7 +248,7 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
             problems.append(build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.'))
     opened = OpenResult(None, (), {})
     if remaining_steps is not None and not has_errors(problems):
-        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
+        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)  # from the journal
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
@@ -275,13 +276,17 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
         return 1
 
     def drop_steps(run: Run) -> int:
-        steps, problems = discard_remaining_steps(run)
+        """Drop the steps and report their number: None without an unfinished apply, 0 if all steps were complete."""
+        step_count, problems = discard_remaining_steps(run)
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        completed_text = "Recorded the end of an earlier apply. All of its steps were complete."
-        dropped_text = f"Dropped {format_count(steps, 'step')} of an earlier apply." if steps else completed_text
-        job.reporter.report_notice("No unfinished apply." if steps is None else dropped_text)
+        if step_count is None:
+            job.reporter.report_notice("No unfinished apply.")
+        elif step_count:
+            job.reporter.report_notice(f"Dropped {format_count(step_count, 'step')} of an earlier apply.")
+        else:
+            job.reporter.report_notice("Recorded the end of an earlier apply. All of its steps were complete.")
         return 0
 
     return _run_with_lock(job, opened.project, drop_steps)
@@ -298,7 +303,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
             problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
     opened = OpenResult(None, (), {})
-    if saved is not None and not has_errors(problems):
+    if saved is not None and not has_errors(problems):  # otherwise `opened` stays without a project
         opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
@@ -326,7 +331,7 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )
-        return 0
+        return 0  # the state names this plan as its last one
     verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
@@ -347,33 +352,34 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
 
 def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes does not write the state."""
-    outcome = _apply_with_progress(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
+    outcome = _apply_with_progress(job, plan, lambda events, options: apply_plan(run, plan, events, options), digest)
     return _get_exit_code(_report_result(run, job, plan, outcome))
 
 
 def _get_exit_code(outcome: ApplyOutcome) -> int:
-    if not outcome.is_complete and not outcome.is_waiting_for_site:
+    if not outcome.is_complete and not outcome.is_waiting_for_site:  # another tool changes the site
         return 1
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
 def _apply_remaining_steps(run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps) -> ApplyOutcome:
+    """Apply the remaining steps of an earlier apply and report the result, as of a plan."""
     outcome = _apply_with_progress(
-        job,
-        remaining_steps.plan,
-        "",
-        lambda events, options: apply_remaining_steps(run, remaining_steps, events, options),
+        job, remaining_steps.plan, lambda events, options: apply_remaining_steps(run, remaining_steps, events, options)
     )
     return _report_result(run, job, remaining_steps.plan, outcome)
 
 
 def _apply_with_progress(
-    job: _ApplyCommandRun, plan: Plan, digest: str, execute: Callable[[StepListener, PlanApplyOptions], ApplyOutcome]
+    job: _ApplyCommandRun,
+    plan: Plan,
+    execute: Callable[[StepListener, PlanApplyOptions], ApplyOutcome],
+    digest: str = "",
 ) -> ApplyOutcome:
-    """Apply with a progress display and interrupt handling."""
+    """Execute the steps with a progress display and interrupt handling. `digest`: of a saved plan."""
     reporter, flags = job.reporter, job.flags
-    steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
-    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(steps):
+    step_count = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)  # a gate reports no progress
+    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(step_count):
         options = PlanApplyOptions(
             flags.parallelism,
             flags.fail_fast,
@@ -385,11 +391,11 @@ def _apply_with_progress(
 
 
 def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
-    reporter = job.reporter
-    reporter.report_result(outcome, plan.mode)
-    reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
-    if plan.mode is not Mode.DESTROY:
-        reporter.report_outputs(outcome.applied.state.outputs)
+    """Report the counts, the diagnostics and the outputs of an apply; return the same outcome."""
+    job.reporter.report_result(outcome, plan.mode)
+    job.reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
+    if plan.mode is not Mode.DESTROY:  # no output remains
+        job.reporter.report_outputs(outcome.applied.state.outputs)
     return outcome
 
 
@@ -434,7 +440,7 @@ def _describe_destroyed_objects(plan: Plan) -> str:
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
     counts = count_effects(plan.placements)
     removed = [
-        f"{format_count(effect_count.count, get_kind_noun(effect_count.kind))}"
+        format_count(effect_count.count, get_kind_noun(effect_count.kind))
         for effect_count in counts
         if effect_count.effect is Effect.REMOVED
     ]
@@ -489,7 +495,7 @@ class _PipeSafeListener(StepListener):
             report(event)
         except BrokenPipeError:
             self._is_open = False
-            self._interrupts.count += 1
+            self._interrupts.count += 1  # like an interrupt: no further step starts
 
 
 class DestroyArguments(Struct, frozen=True, kw_only=True):
@@ -504,5 +510,4 @@ def destroy(arguments: DestroyArguments) -> int:
     """Destroy all resources in the state. The same as `apply -destroy`."""
     if arguments.planning.refresh_only:
         raise click.UsageError("destroy does not support -refresh-only.")
-    planning = replace(arguments.planning, destroy=True)
-    return apply_new_plan(arguments.flags, planning.build_options())
+    return apply_new_plan(arguments.flags, replace(arguments.planning, destroy=True).build_options())

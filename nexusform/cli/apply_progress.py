@@ -77,7 +77,7 @@ class ApplyProgress:
         if ties:
             count = format_count(len(ties), "VM")
             verb = select_word_form(len(ties), "runs", "run")
-            hit_note = "" if misses else hit_note
+            hit_note = "" if misses else hit_note  # the line above has it
             self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
         for output in outcome.wrong_outputs:
             self._print_wrong_prediction(output)
@@ -94,6 +94,7 @@ class ApplyProgress:
 
 
 def _format_wrong_prediction(miss: WrongPrediction) -> str:
+    """Format the address of an object with its own text, or with the path and both values."""
     if miss.text:
         return f"{miss.address}: {miss.text}"
     if isinstance(miss.predicted, Mapping) and miss.observed is None:

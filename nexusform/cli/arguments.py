@@ -98,7 +98,7 @@ class Flag(click.Option):
         meaning = self.help or ""
         if self.multiple:
             meaning += " (repeatable)"
-        if self.is_switch and self.default is True:
+        if self.is_switch and self.default is True:  # only switching it off is useful
             return usage.replace(f"-{names[0]}", f"-{names[0]}=false", 1), meaning
         return usage, meaning
 

@@ -80,7 +80,7 @@ class Command(click.Command):
                 raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
             warn_of_terraform_variable(variable)
         words = [*environment_words, *args]
-        ctx.allow_extra_args = True
+        ctx.allow_extra_args = True  # for a better message than click's, below
         try:
             extra_arguments = super().parse_args(ctx, self._rewrite_single_dash_arguments(ctx, words))
         except click.UsageError:
@@ -118,7 +118,7 @@ class Command(click.Command):
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
         previous_word = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
         for flag in flags:
-            if flag.is_switch and f"-{previous_word}" in flag.opts:
+            if flag.is_switch and f"-{previous_word}" in flag.opts:  # `-lock false` instead of `-lock=false`
                 return f" Write -{previous_word}={extra}."
         ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
         if ids:
@@ -126,7 +126,7 @@ class Command(click.Command):
         return f" For another directory: nexusform -chdir={extra} ..." if Path(extra).is_dir() else ""
 
     def _rewrite_single_dash_arguments(self, ctx: click.Context, arguments: list[str]) -> list[str]:
-        """Rewrite flags with one dash into click's form."""
+        """Rewrite flags with one or two dashes into click's form, `-name=value`."""
         flags = {
             name.lstrip("-"): parameter
             for parameter in self.params
@@ -137,8 +137,8 @@ class Command(click.Command):
         rewritten: list[str] = []
         for word in words:
             if word == "--":
-                return [*rewritten, word, *words]
-            if not word.startswith("-") or word == "-":
+                return [*rewritten, word, *words]  # no flag follows
+            if not word.startswith("-") or word == "-":  # "-" is stdin
                 rewritten.append(word)
                 continue
             rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))
@@ -179,6 +179,8 @@ def define_command(
     """
 
     def make_command(function: Callable[[Record], int]) -> Command:
+        """Make a command with the flags of its record, those for trust, and hidden ones of Terraform."""
+
         def run_callback(**values: Any) -> int:
             click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(TrustFlags, values)
             _delete_older_output_files(parameters, values)
@@ -197,7 +199,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
     for name in outputs & values.keys():
         value = values[name]
-        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]
+        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]  # `FORMAT:PATH`s
         for path in filter(None, paths):
             if path in inputs or path.endswith(_INPUT_SUFFIXES):
                 raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
@@ -219,7 +221,7 @@ def apply_global_options(arguments: list[str]) -> list[str]:
         if name in ("version", "v"):
             return ["version", *arguments[1:]]
         if name != "chdir":
-            break
+            break  # help or an unknown option, below
         if not equals and len(arguments) > 1:
             value = arguments.pop(1)
         arguments.pop(0)
@@ -294,17 +296,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word, or suggest one."""
+        """Return name, command and other words. Raises an error with a suggestion for an unknown command."""
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:
             return name, found_command, args[1:]
-        if ctx.resilient_parsing:
+        if ctx.resilient_parsing:  # a shell completes the name
             return None, None, []
         words = " ".join([*ctx.command_path.split()[1:], *args])
         removed_names = [removed for removed in REMOVED_COMMANDS if f"{words} ".startswith(f"{removed} ")]
         if removed_names:
-            removed = max(removed_names, key=len)
+            removed = max(removed_names, key=len)  # the most specific one
             raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}')
         hint = self.hints.get(name)
         suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
@@ -392,7 +394,7 @@ def find_foreign_flag_hint(command: str, name: str) -> str:
 
 
 def find_removed_flag(command: str, words: Iterable[str]) -> str:
-    """Return the first removed flag of the command among its words, "" if there is none."""
+    """Return the first removed flag (`COMMAND -FLAG`, or one value of it) in a command line; "" if there is none."""
     for word in words:
         flag = f"{command} -{word.lstrip('-')}"
         for name in (flag, flag.partition("=")[0]):
@@ -447,7 +449,7 @@ def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> 
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
     own_flags = _OWN_FLAGS.get(command, frozenset())
-    hidden_flags = _SHARED_FLAGS - own_flags | {"help"}
+    hidden_flags = (_SHARED_FLAGS - own_flags) | {"help"}
     # Positional arguments without help are in the usage line.
     return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}
 

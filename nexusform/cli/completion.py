@@ -34,9 +34,9 @@ class _JoinedValueCompletion(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return the completions; each of a joined value begins with its flag."""
         try:
-            words = apply_global_options([word for word in args if word != "="])
+            words = apply_global_options([word for word in args if word != "="])  # bash splits words at "="
         except click.UsageError:
-            return []
+            return []  # no message while a line is typed
         items = super().get_completions(words, incomplete)
         flag, equals, _ = incomplete.partition("=")
         if equals and flag.startswith("-"):

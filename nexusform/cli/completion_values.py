@@ -31,7 +31,7 @@ def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> lis
 
 
 def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
-    """Return what the argument with this name may be; a file where nothing else is known."""
+    """Return the values of the argument with this name; a file if nothing else is known, and for `targets`, too."""
     path = " ".join(context.command_path.split()[1:])
     list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))
     arguments = [parameter for parameter in context.command.params if isinstance(parameter, click.Argument)]
@@ -105,7 +105,7 @@ def _list_placed_objects(taken: Sequence[str]) -> list[str]:
     _, state = _read_local_state()
     names: list[str] = []
     for address, current in state.list_current_objects():
-        if str(address) == taken[0]:
+        if str(address) == taken[0]:  # the argument ADDRESS
             for attribute in ("nodes", "vnfcs", "bindings"):
                 names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)

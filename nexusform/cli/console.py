@@ -119,7 +119,7 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
             screen.print_text()
             if not pending:
                 return 0
-            pending = ""
+            pending = ""  # drop the unfinished expression only
             continue
         pending = f"{pending}{line}\n".lstrip()
         # An empty line ends an unfinished expression.
@@ -140,7 +140,7 @@ def _enable_line_editing(session: ExpressionConsole) -> None:
     names = session.list_names()
 
     def complete_name(text: str, state: int) -> str | None:
-        completions = [name for name in names if name.startswith(text)]
+        completions = [name for name in names if name.startswith(text)]  # called for each state from 0, until None
         return completions[state] if text and state < len(completions) else None
 
     readline.set_completer(complete_name)

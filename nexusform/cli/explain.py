@@ -59,7 +59,7 @@ def explain(arguments: ExplainArguments) -> int:
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
     domain_answer = answer.domain_answer or DomainAnswer()
-    texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
+    texts = [_render_answer(report, document, arguments, screen) for report, document in domain_answer.answers]
     if answer.pools:
         from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report
 
@@ -69,20 +69,18 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.removals:
         from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
-        # A removal is described without evaluating rules.
-        texts += [
-            _render_answer(build_removal_report(row), REMOVAL_FORM(row), arguments, screen) for row in answer.removals
-        ]
+        removals = ((build_removal_report(row), REMOVAL_FORM(row)) for row in answer.removals)
+        texts += [_render_answer(report, document, arguments, screen) for report, document in removals]
     if not texts:
         return screen.print_failure(answer.diagnostics, answer.sources)
-    for item in texts:
-        screen.print_text(item, end="")
+    for text in texts:
+        screen.print_text(text, end="")
     errors = select_errors(answer.diagnostics)
     if domain_answer.allows_errors:
         screen.print_diagnostics(errors, answer.sources)
     elif errors and arguments.format == "text":
         screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
-    elif errors:
+    elif errors:  # stdout may be a document
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
     if domain_answer.notes and arguments.format == "text":
         screen.print_diagnostics(domain_answer.notes, answer.sources)
@@ -149,6 +147,7 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
 
 
 def _describe_reschedule_trigger(reason: VmExplanation) -> list[str]:
+    """Return a sentence about the trigger of a planned VM; [] for a running one, described by its current location."""
     trigger = reason.explained_vm.trigger
     if not trigger or reason.current_placement is not None:
         return []
@@ -160,7 +159,7 @@ _MACHINE_STATES: Final = {"machine_removed": "gone", "heal": "left"}
 
 
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
-    """Return the failed or evacuated machine."""
+    """Return the previous machine and its state, ` (rack1-bm02 is gone)`; "" without one."""
     if not machine:
         return ""
     return f" ({machine} {verb} {_MACHINE_STATES.get(trigger, 'emptied')})"
@@ -170,7 +169,6 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
     """Return the current location of a VM and its cause, before the new evaluation."""
     if reason.current_placement is None:
         return []
-
     location = format_location_text(reason.current_placement)
     details = f"{reason.provenance}, " if reason.provenance else ""
     if reason.last_trigger is not None:
@@ -180,13 +178,12 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
 
 
 def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
+    """Render the decision about a VM with its current location, its last trigger, alternatives and fixes."""
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
 
-    trigger, serial = reason.last_trigger or (
-        reason.explained_vm.trigger if reason.current_placement is None else "",
-        None,
-    )
+    planned_trigger = reason.explained_vm.trigger if reason.current_placement is None else ""
+    trigger, serial = reason.last_trigger or (planned_trigger, None)  # that of an apply has a serial
     document = {
         "address": str(reason.address),
         "trigger": trigger,

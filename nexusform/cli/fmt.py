@@ -57,7 +57,7 @@ def fmt(arguments: FmtArguments) -> int:
             screen.print_text(file.source.name)
         if diff:
             screen.print_text(file.difference, end="")
-        if not (list_files or write or diff or check):
+        if not (list_files or write or diff or check):  # nothing else shows the result
             sys.stdout.write(file.text)
             if file.source.name == STDIN and not file.text.endswith("\n"):
                 # An editor that formats a region must not join the next line to it.

@@ -75,7 +75,7 @@ def import_(arguments: ImportArguments) -> int:
         return 1
     project = opened.project
     block, address, problems = resolve_import_address(project, arguments.address)
-    if block is None or address is None:
+    if block is None or address is None:  # an invalid address, or no block has it
         return screen.print_failure(problems, project.sources)
     locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:

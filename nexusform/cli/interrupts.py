@@ -47,7 +47,7 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     Thread(target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts").start()
-    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
+    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}  # the thread acts
     old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     try:
         yield interrupts

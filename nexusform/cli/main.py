@@ -185,14 +185,13 @@ def raise_recursion_limit() -> None:
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; problems, interrupts and bugs all end in a message and a code."""
-    # A character unsupported by the terminal becomes a question mark.
-    # Open stdin first, so that it gets the lowest free descriptor.
+    # Replace closed streams, stdin first, so that it gets the lowest free descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="replace")  # a character unsupported by the terminal becomes `?`
     try:
         code = _run_command(arguments)
         sys.stdout.flush()
@@ -261,7 +260,7 @@ def _start_log(arguments: Sequence[str]) -> None:
         raise click.UsageError(problem)
     for variable in ("NF_LOG", "NF_LOG_PATH"):
         warn_of_terraform_variable(variable)
-    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:
+    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # unlike other TF_ variables, it counts
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]
@@ -275,9 +274,8 @@ def _report_internal_error(bug: Exception) -> int:
         return 1
     from traceback import format_exception
 
-    traceback_text = re.sub(
-        r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), "".join(format_exception(bug))
-    )
+    text = "".join(format_exception(bug))
+    traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), text)
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__

@@ -46,15 +46,11 @@ def output(arguments: OutputArguments) -> int:
 
 
 def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+    """Print all outputs as JSON, with sensitive values, or as text; return the exit code."""
     if arguments.as_json:
-        document = {
-            name: {
-                "sensitive": output_state.sensitive,
-                "type": build_type_json(output_state.type),
-                "value": output_state.value,
-            }
-            for name, output_state in sorted(outputs.items())
-        }
+        document = {}
+        for name, state in sorted(outputs.items()):
+            document[name] = {"sensitive": state.sensitive, "type": build_type_json(state.type), "value": state.value}
         screen.print_text(_encode_json(document))
         return 0
     if not outputs:
@@ -68,6 +64,7 @@ def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapp
 
 
 def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+    """Print one output, also a sensitive one, as JSON, HCL or with -raw alone; return the exit code."""
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:
@@ -85,9 +82,8 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
         detail = f'-raw prints strings, numbers and booleans only. Use -json for the output "{name}".'
         return screen.print_failure([build_error("unsupported-value-for-raw-output", detail)])
     # Print it unchanged, because scripts read it.
-    click.echo(
-        output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value), nl=False
-    )
+    text = output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value)
+    click.echo(text, nl=False)
     return 0
 
 

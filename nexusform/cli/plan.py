@@ -97,10 +97,14 @@ class PlanDisplay(Struct, frozen=True):
         project = run.project
         if not self.is_stdout_report:
             view = PlanDisplayOptions(
-                project.registries, self.placement_flags, saved_path, next_step, project.context.take_ownership
+                registries=project.registries,
+                placement_flags=self.placement_flags,
+                saved_path=saved_path,
+                next_step=next_step,
+                take_ownership=project.context.take_ownership,
             )
             self.reporter.report_plan(plan, project.sources, view)
-        elif plan.is_rejected:
+        elif plan.is_rejected:  # the report may lack the reasons
             self.reporter.report_diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
@@ -119,7 +123,7 @@ class PlanDisplay(Struct, frozen=True):
         from nexusform.workflow.plan_files.failed_plans import build_failed_plan
 
         plan = build_failed_plan(context, options, diagnostics)
-        self._write_reports(plan, sources, build_registries(), None, EMPTY)
+        self._write_reports(plan, sources, build_registries(), configuration=None, prior=EMPTY)
 
     @property
     def is_stdout_report(self) -> bool:
@@ -139,6 +143,7 @@ class PlanDisplay(Struct, frozen=True):
         configuration: Configuration | None,
         prior: State,
     ) -> None:
+        """Write the requested reports; most plans have none, so their code is imported here."""
         if not self.reports:
             return
         from nexusform.cli.report_flag import PlanReportInput, write_reports
@@ -240,7 +245,7 @@ def _run_plan(
         display.reporter.report_diagnostics([*run.diagnostics, *warnings], opened.sources)
         if run.is_ready:
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
-        else:
+        else:  # the run could not begin
             new_plan = run.build_failed_plan(options, run.diagnostics).plan
             run.diagnostics += _save_plan(new_plan, run, arguments.out, None)
             display.write_reports(new_plan, run)
@@ -249,9 +254,9 @@ def _run_plan(
 
 
 def _create_comparison_with_previous_plan(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
-    """Return the comparison of a plan with the one of -previous."""
+    """Return a function to add the comparison with the plan of -previous, or a warning if it is unreadable."""
     if not path:
-        return lambda plan: plan
+        return lambda plan: plan  # unchanged
     from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous
     from nexusform.workflow.plan_files.saved_plans import read_plan
 
@@ -274,7 +279,7 @@ def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed:
 
 
 def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
-    """Load the signer of -sign=KEYFILE before planning."""
+    """Load the signer of -sign=KEYFILE before planning; None without the flag, or with problems."""
     if not key_file:
         return None, []
     from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
@@ -314,7 +319,7 @@ def _plan_and_report(
     saved_path = ""
     if arguments.out:
         run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
-        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out
+        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out  # nothing to apply
     display.report_plan(new_plan, run, saved_path=saved_path)
     return new_plan
 
@@ -338,7 +343,7 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
-    """Save a plan, or a failed one with the reasons if it cannot be saved."""
+    """Save a plan for -out=PATH, or a failed one with the reasons if it cannot be saved; return the problems."""
     if not path:
         return []
     from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan

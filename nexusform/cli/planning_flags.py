@@ -65,8 +65,8 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             ),
             ((self.samples or 0) < 0, "-samples cannot be negative."),
         )
-        for conflict, message in conflicts:
-            if conflict:
+        for is_conflict, message in conflicts:
+            if is_conflict:
                 raise click.UsageError(message)
         return PlanOptions(
             mode=self.mode,
@@ -122,5 +122,5 @@ def _read_address_file(path: str) -> str:
     try:
         return read_regular(create_context().confinement.resolve_path_of_operator(path), _MAX_ADDRESS_BYTES).decode()
     except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", problem)
+        reason = getattr(problem, "strerror", problem)  # a decoding error has none
         raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None

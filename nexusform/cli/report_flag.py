@@ -49,12 +49,11 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
     for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
-            # Build the origin from the variables of one CI system.
-            if source_url:
+            if source_url:  # it takes precedence over the variables
                 return CodeOrigin(source_url, commit=commit)
             repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
             directory = _get_path_in_clone(environment.get(host.clone, ""))
-            if not repository.startswith(("https://", "http://")) or directory is None:
+            if not repository.startswith(("https://", "http://")) or directory is None:  # no links are possible
                 return CodeOrigin(commit=commit)
             return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
     return CodeOrigin(url=source_url)
@@ -157,6 +156,7 @@ def _render_junit(subject: PlanReportInput) -> bytes:
 
 
 def _render_github_review(subject: PlanReportInput) -> bytes:
+    """Render the comment with suggestions for lines of the diff. Raises a usage error for an unreadable -diff."""
     from nexusform.rendering.json.json_document import encode_document
     from nexusform.rendering.pull_request.github_review import build_review, parse_diff
 
@@ -219,7 +219,7 @@ def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys(
 
 
 def _parse_report_format_and_path(flag: str, formats: Collection[str]) -> ReportFlag:
-    """Parse a format and its path. Raises a usage error."""
+    """Parse `FORMAT:PATH`. Raises a usage error for an unknown format or an unwritable path."""
     name, colon, path = flag.partition(":")
     if name not in formats:
         suggestion = suggest_name(name, formats)

@@ -130,6 +130,7 @@ class TextReporter:
             self.screen.print_text(line)
 
     def _print_read_count(self) -> None:
+        """Print the number of objects read without a line of their own, before any other output."""
         if self._read_count > _MAX_READ_LINES:
             from nexusform.rendering.text import progress_text
 
@@ -152,8 +153,8 @@ class TextReporter:
             next_step=view.next_step,
             saved_path=view.saved_path,
             take_ownership=view.take_ownership,
-            diagnostics=not (plan.is_rejected and details),
-            errors=False,
+            diagnostics=not (plan.is_rejected and details),  # else they follow the text, below
+            errors=False,  # printed to stderr below
             registries=view.registries,
         )
         if not plan.is_rejected:
@@ -163,11 +164,10 @@ class TextReporter:
             self.screen.print_diagnostics(
                 plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform_compatible
             )
-        else:
+        else:  # the errors are in the middle of the text
             before, after = render_around_errors(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
-            errors = select_errors(plan.diagnostics)
-            self.screen.print_diagnostics(errors, sources)
+            self.screen.print_diagnostics(select_errors(plan.diagnostics), sources)
             if after:
                 self.screen.print_text(f"\n{after}")
 

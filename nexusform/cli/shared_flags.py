@@ -83,7 +83,7 @@ def create_context(
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if confinement.root:
+    if confinement.root:  # a sandboxed run
         from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 
         untrusted_files = find_untrusted_files(environment, confinement)
@@ -114,7 +114,7 @@ def parse_duration(text: str) -> float:
     if re.fullmatch(r"\d+(?:\.\d+)?", text):
         return float(text)
     match = _DURATION.fullmatch(text)
-    if not text or match is None:
+    if not text or match is None:  # the pattern accepts ""
         raise click.UsageError(f'"{text}" is not a duration. Examples: 30s, 5m, 1h30m.')
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds

@@ -77,7 +77,7 @@ def show(arguments: ShowArguments) -> int:
         raise click.UsageError("-report needs a plan file.")
     if reports:
         write_reports(reports, _build_report_input(target, arguments))
-    if has_stdout_report(reports):
+    if has_stdout_report(reports):  # instead of the text
         return 0
     if arguments.as_json:
         from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
@@ -99,8 +99,8 @@ def show(arguments: ShowArguments) -> int:
         write_json(document, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return 0
-    text = _render_plan_text if target.saved else _render_state_text
-    screen.print_text(_truncate_text(text(target, arguments, screen), arguments.max_bytes), end="")
+    render = _render_plan_text if target.saved else _render_state_text
+    screen.print_text(_truncate_text(render(target, arguments, screen), arguments.max_bytes), end="")
     return 0
 
 
@@ -141,12 +141,8 @@ def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[Repor
         plans.append((target, show_target.saved.plan))
     report_summary = build_plan_set_report(plans)
     for report in reports:
-        text = (
-            render_report_markdown(report_summary)
-            if report.format == "markdown"
-            else render_report_text(report_summary)
-        )
-        write_report(text.encode(), report)
+        render = render_report_markdown if report.format == "markdown" else render_report_text
+        write_report(render(report_summary).encode(), report)
     if not has_stdout_report(reports):
         text = render_report_text(report_summary, colour=screen.colour, width=screen.width)
         screen.print_text(_truncate_text(text, arguments.max_bytes), end="")
@@ -156,18 +152,19 @@ def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[Repor
 def _build_report_input(target: ShownContent, arguments: ShowArguments) -> PlanReportInput:
     assert target.saved is not None, "reports are about plans"
     return PlanReportInput(
-        target.saved.plan,
-        target.sources,
-        build_registries(),
-        arguments.placement_flags,
-        target.configuration,
-        target.state,
-        arguments.show_sensitive,
-        arguments.max_bytes or MAX_BYTES,
+        plan=target.saved.plan,
+        sources=target.sources,
+        registries=build_registries(),
+        placement_flags=arguments.placement_flags,
+        configuration=target.configuration,
+        prior=target.state,
+        show_sensitive=arguments.show_sensitive,
+        max_bytes=arguments.max_bytes or MAX_BYTES,
     )
 
 
 def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
+    """Render a saved plan, and how it was evaluated unless the text is Terraform's."""
     from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
     from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 
@@ -187,13 +184,14 @@ def _render_plan_text(target: ShownContent, arguments: ShowArguments, screen: Sc
 
 
 def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: Screen) -> str:
+    """Render the objects at an address, by their domain if it has a form for all of them, or the whole state."""
     from nexusform.rendering.text.state_text import render_state
 
     domain_text = _render_domain_objects(target, arguments, screen.known_width)
     if domain_text:
         return domain_text
     state = target.state
-    if target.instances is not None:
+    if target.instances is not None:  # those at an address
         state = replace(state, instances=target.instances, outputs={})
     return render_state(state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
@@ -204,7 +202,7 @@ def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width
     if not target.instances or not types <= OBJECT_WRITERS.keys():
         return ""
     writers = {OBJECT_WRITERS[name] for name in types}
-    if len(writers) > 1:
+    if len(writers) > 1:  # of several domains
         return ""
     (write,) = writers
     return write(target.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)

@@ -47,7 +47,7 @@ def run_state_change(
     result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(result.diagnostics)
     if result.before is not None and result.after is None and not has_been_written(result.before):
-        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
+        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")  # without any state
         diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
         diagnostics.append(NO_STATE)
     screen.print_diagnostics(diagnostics, result.sources)
@@ -105,21 +105,21 @@ def rm(arguments: RemoveArguments) -> int:
     from nexusform.planning.preparation.target_selection import split_object_address
 
     screen = Screen()
-    parts = [split_object_address(text) for text in arguments.addresses]
-    vms = [(address, name) for address, name in parts if name]
-    patterns, problems = parse_patterns([address for address, name in parts if not name])
-    on_patterns, more_problems = parse_patterns([address for address, _ in vms])
+    addresses_and_names = [split_object_address(text) for text in arguments.addresses]
+    vm_records = [(address, name) for address, name in addresses_and_names if name]
+    patterns, problems = parse_patterns([address for address, name in addresses_and_names if not name])
+    owner_patterns, more_problems = parse_patterns([address for address, _ in vm_records])
     problems += more_problems
     if problems:
         return screen.print_failure(problems)
     removed: list[Address] = []
-    names = [name for _, name in vms]
-    change = state_commands.create_remove_change(patterns, removed, list(zip(on_patterns, names, strict=True)))
+    names = [name for _, name in vm_records]
+    change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, names, strict=True)))
     if not _apply_state_change(screen, "state rm", change, arguments):
         return 1
-    for removed_name in [*(f"{address}:{name}" for address, name in vms), *removed]:
+    for removed_name in [*(f"{address}:{name}" for address, name in vm_records), *removed]:
         screen.print_text(f"{'Would remove' if arguments.dry_run else 'Removed'} {removed_name}")
-    if not arguments.dry_run and (removed or not vms):
+    if not arguments.dry_run and (removed or not vm_records):  # not after removing records of VMs only
         screen.print_text(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 
@@ -130,7 +130,7 @@ def _apply_state_change(
     """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
     context = create_context(arguments.state)
     if arguments.dry_run:
-        # Whether a change would succeed; nothing is locked or written.
+        # Nothing is locked or written.
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
@@ -164,7 +164,7 @@ def push(arguments: PushArguments) -> int:
 
 
 def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> State | None:
-    """Read the state in a file; print its errors."""
+    """Read the state in a file (- is stdin); print the errors and return None if it cannot be read."""
     try:
         if file == "-":
             data = ReadByteLimit(context.get_max_file_size()).read_all(sys.stdin.buffer)
@@ -184,7 +184,7 @@ def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> St
 
 
 class UntaintArguments(Struct, frozen=True, kw_only=True):
-    """What `untaint` takes."""
+    """Arguments of `untaint`."""
 
     address: str = declare_positional()
     allow_missing: bool = declare_switch_flag("Do not fail if the object does not exist")
@@ -201,8 +201,8 @@ def untaint(arguments: UntaintArguments) -> int:
         return screen.print_failure(problems)
     addresses: list[Address] = []
     change = state_commands.create_untaint_change(patterns[0], addresses, allow_missing=arguments.allow_missing)
-    place = create_context(arguments.state)
-    if run_state_change(screen, "untaint", change, place, arguments.lock.build_options()).after is None:
+    context = create_context(arguments.state)
+    if run_state_change(screen, "untaint", change, context, arguments.lock.build_options()).after is None:
         return 1
     for address in addresses:
         screen.print_text(f"Resource instance {address} has been successfully untainted.")
@@ -256,7 +256,7 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    if holder is None and not problems:
+    if holder is None and not problems:  # problems are reported below, by breaking the lock
         screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:

@@ -103,8 +103,8 @@ def show(arguments: ShowInstanceArguments) -> int:
 
     type_registries = build_registries()
     table = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
-    kind = table.get(address.type)
-    schema = kind.schema if kind else None
+    resource_type = table.get(address.type)
+    schema = resource_type.schema if resource_type else None
     texts = [
         render_object(
             address, instance_object, schema, deposed=key, colour=screen.colour, show_sensitive=arguments.show_sensitive
@@ -124,7 +124,7 @@ def _find_single_instance(state: State, text: str) -> tuple[Address | None, list
     except AddressProblem as problem:
         return None, [build_error("invalid-address", str(problem))]
     addresses = state_edits.select_instances(state, [pattern])
-    if len(addresses) == 1 and pattern.type:
+    if len(addresses) == 1 and pattern.type:  # a module address has no type
         return addresses[0], []
     count_text = f"matches {len(addresses)}" if addresses else "matches none"
     return None, [
@@ -178,11 +178,10 @@ def pull(arguments: PullArguments) -> int:
     """Print the state document, for a backup or for `state push`."""
     from nexusform.state.state_codec import encode_state
 
-    screen = Screen()
-    state = _read_state_and_print_errors(screen, arguments.state)
+    state = _read_state_and_print_errors(Screen(), arguments.state)
     if state is None:
         return 1
-    if has_been_written(state):
+    if has_been_written(state):  # otherwise there is no document to print
         click.echo(encode_state(state), nl=False)
     return 0
 

@@ -107,7 +107,7 @@ class Screen:
         self.print_text(f"  {Painter(self.colour)('Enter a value:', 'bold')} ", end="")
         sys.stdout.flush()
         answer = sys.stdin.readline()
-        if not answer.endswith("\n"):
+        if not answer.endswith("\n"):  # the input ended, and the cursor is after the prompt
             self.print_text()
         return answer.strip() if answer else None
 

@@ -170,15 +170,13 @@ def build_diagnostic(
 
 
 def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
-    """Locate the diagnostic at the line of the file for the text's line at fault, if known: in a heredoc with
-    one file line per text line.
-    """
+    """Locate a diagnostic of a heredoc at the source line of its line at fault (`line`), if the line is certain."""
     subject, line = diagnostic.subject, diagnostic.line
     if line is None:
         return diagnostic
     unchanged = replace(diagnostic, line=None)
     if subject is None or subject.filename not in files or subject.start.line == subject.end.line:
-        return unchanged
+        return unchanged  # a text on one line is no heredoc
     source_lines = files[subject.filename].text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
     line_index = _find_source_line([source_line.decode(errors="replace") for source_line in source_lines], line)
     if line_index is None:
@@ -260,9 +258,7 @@ def find_nearest_name(name: str, known: Iterable[str]) -> str:
 
 def find_nearest_names(name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6) -> list[str]:
     """Return those of `known` that may be intended, the nearest first: the same letters in another case
-    before all others.
-
-    `likeness` (0 to 1) is the minimum similarity.
+    before all others. `likeness` (0 to 1) is the minimum similarity, apart from case.
     """
     from difflib import get_close_matches
 

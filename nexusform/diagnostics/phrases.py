@@ -78,10 +78,10 @@ def compute_natural_sort_key(text: str) -> list[tuple[int, int, str]]:
 
 def format_duration(seconds: float) -> str:
     """Format seconds as `1h30m`, `1m`, `0s`."""
-    remaining = round(seconds)
+    seconds_left = round(seconds)
     parts = []
     for unit, letter in ((3600, "h"), (60, "m"), (1, "s")):
-        if remaining >= unit:
-            parts.append(f"{remaining // unit}{letter}")
-            remaining %= unit
+        if seconds_left >= unit:
+            parts.append(f"{seconds_left // unit}{letter}")
+            seconds_left %= unit
     return "".join(parts) or "0s"

@@ -55,10 +55,9 @@ def render_value(value: Value, indent: int = 0) -> str:
     if isinstance(value.raw, str):
         return _render_heredoc(value.raw, indent) if "\n" in value.raw else _quote_string(value.raw)
     if isinstance(value.raw, dict):
-        return _wrap_in_conversion("map", isinstance(value.type, MapType), _render_mapping(value.raw, indent))
+        return _wrap_in_conversion(value.type, _render_mapping(value.raw, indent))
     if isinstance(value.raw, (tuple, list, frozenset)):
-        kind = _COLLECTION_NAMES.get(type(value.type), "")
-        return _wrap_in_conversion(kind, bool(kind), _render_sequence(list(value.raw), indent))
+        return _wrap_in_conversion(value.type, _render_sequence(list(value.raw), indent))
     return format_number(value.raw)
 
 
@@ -68,15 +67,15 @@ def _render_null(value_type: Type) -> str:
         return "null"
     if isinstance(value_type, PrimitiveType):
         return f"to{value_type.name}(null)"
-    kind = _COLLECTION_NAMES.get(type(value_type), "")
     if isinstance(value_type, (ListType, SetType, MapType)):
-        return f"to{kind}(null) /* of {describe_type(value_type.element)} */"
+        return f"to{_COLLECTION_NAMES[type(value_type)]}(null) /* of {describe_type(value_type.element)} */"
     return f"null /* {describe_type(value_type)} */"
 
 
-def _wrap_in_conversion(kind: str, is_typed: bool, inner: str) -> str:
-    """Wrap a collection in its conversion, `toset(...)`, if it has a type."""
-    return f"to{kind}({inner})" if is_typed else inner
+def _wrap_in_conversion(value_type: Type, inner: str) -> str:
+    """Wrap a list, set or map in its conversion, `toset(...)`; objects and tuples have none."""
+    kind = _COLLECTION_NAMES.get(type(value_type))
+    return f"to{kind}({inner})" if kind else inner
 
 
 def _render_mapping(entries: dict[str, Value], indent: int) -> str:
@@ -149,8 +148,9 @@ def render_trace(part: TracedExpression, width: int) -> str:
 
 
 def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
+    """Yield the lines of a part: its expression with the result beside or below, then its reasons and parts."""
     margin = " " * indent
-    line_width = max(width - indent - 4, 30)
+    line_width = max(width - indent - 4, 30)  # deep parts exceed the width rather than become narrower
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = f"  [{part.span.filename}:{part.span.start.line}]" if part.span is not None else ""
     outcome = "= (error)" if part.has_failed else f"= {_format_value_on_one_line(part)}  ({_format_part_type(part)})"

@@ -77,12 +77,14 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack."""
+    """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack. Without a
+    candidate there are only the filters.
+    """
     clauses: dict[str, list[str]] = {}
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
-    opening = f"{explanation.total_machines:,} machines, "
+    opening = f"{explanation.total_machines:,} machines, "  # of the first line
     for line, texts in clauses.items():
         yield line, f"{opening}{', '.join(texts)}"
         opening = ""
@@ -99,8 +101,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
             prefix, dash, end = name.rpartition("-")
             short_names.append(end if dash and prefix == previous_prefix else name)
             previous_prefix = prefix
-        machine_names = ", ".join(short_names)
-        yield "rejected", f"{machine_names}: {rule}: {reason}"
+        yield "rejected", f"{', '.join(short_names)}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
         yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
     yield _describe_chosen_numa_cells(explanation, explanation.placement)
@@ -112,7 +113,7 @@ def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
 
 
 def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]) -> Iterator[_Note]:
-    """Yield the chosen candidate with its keys and equal ones, then the second best."""
+    """Yield the chosen candidate with its ranking keys: after a tie with all tied ones, else with the second best."""
     best, *others = ranked
     figures = _format_ranking_keys(best.keys)
     if len(tied) > 1:
@@ -131,10 +132,8 @@ def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Pla
         return "5 cells", "unknown: the site does not report the cells of its VMs"
     cells = format_cells(placement)
     if len(explanation.fitting_cells) == count:
-        return (
-            "5 cells",
-            f"{cells} {select_word_form(count, 'is the only one that fits', 'are the only ones that fit')}",
-        )
+        reason = select_word_form(count, "is the only one that fits", "are the only ones that fit")
+        return "5 cells", f"{cells} {reason}"
     fitting = ", ".join(map(str, sorted(explanation.fitting_cells)))
     verb = select_word_form(count, "has", "have")
     return "5 cells", f"{cells} {verb} the least free memory of those that fit ({fitting})"
@@ -154,11 +153,9 @@ def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> s
     if certainty is None or not samples:
         return ""
     shares = (certainty.rack, certainty.machine, certainty.rack_count)
-    rack, machine, count = (round(share * samples) for share in shares)
-    return (
-        f"Same rack in {rack} of {samples} samples, same machine in {machine}; as many VMs of its pool "
-        f"on the rack in {count}."
-    )
+    rack, machine, rack_count = (round(share * samples) for share in shares)
+    text = f"Same rack in {rack} of {samples} samples, same machine in {machine}; "
+    return f"{text}as many VMs of its pool on the rack in {rack_count}."
 
 
 _RANKED_FORM: Final = RecordForm(RankedCandidate, "name keys tie_break=digest?")
@@ -201,8 +198,8 @@ def build_explanation_report(
     is_long: bool = False,
     is_folded: bool = True,
 ) -> Report:
-    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report
-    lists the ranked candidates and the rejected machines, all of them if not folded.
+    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report also
+    lists the ranked candidates and the rejected machines; a VM without a location always has the latter.
     """
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement
@@ -212,8 +209,8 @@ def build_explanation_report(
     if explanation.rejections and (is_long or placement is None):
         steps.append(_build_rejection_section(explanation, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    chosen_location = format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
-    return Report(title, chosen_location, placement is None, tuple(facts), tuple(steps))
+    verdict = "fits nowhere" if placement is None else format_location_text(placement)
+    return Report(title, verdict, is_finding=placement is None, facts=tuple(facts), sections=tuple(steps))
 
 
 def build_removal_report(row: PlacementChange) -> Report:
@@ -234,9 +231,9 @@ REMOVAL_FORM: Final = RecordForm(
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of the candidates, the best first."""
     lines: list[str] = []
-    tied = sum(1 for candidate in ranked if candidate.digest)
-    if tied:
-        lines.append(f"The first {tied} tie; the tie-break chose {ranked[0].name}.")
+    tied_count = sum(1 for candidate in ranked if candidate.digest)  # a digest decides ties with the best
+    if tied_count:
+        lines.append(f"The first {tied_count} tie; the tie-break chose {ranked[0].name}.")
     visible_candidates = ranked[:_MAX_RANKED]
     if len(ranked) > len(visible_candidates):
         lines.append(f"{format_count(len(ranked) - len(visible_candidates), 'more candidate')} ranked lower.")
@@ -244,7 +241,7 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
         Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
-    table = Table(("rank", "name", "lowest first"), rows, frozenset({0}))
+    table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))
     return Section(title, tuple(lines), table=table)
 
 
@@ -282,19 +279,19 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per single change needed for other machines, and one for machines with several.
-    `pool_size` is the number of VMs re-placed by a change of pool arguments.
+    """Return a line per single change needed for other machines (or none, but a higher rank), and one for machines with
+    several. `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
-    single = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
-    alternatives_by_need = group_by(single, lambda alternative: next(iter(alternative.requirements), None))
+    with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
+    alternatives_by_need = group_by(with_one_change, lambda alternative: next(iter(alternative.requirements), None))
     lines = [
         _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
         for need in _NEED_SENTENCES
         if need in alternatives_by_need
     ]
-    if len(single) < len(alternatives):
-        multiple_count = len(alternatives) - len(single)
-        lines.append(f"{format_count(multiple_count, 'machine')} would need several such changes.")
+    other_count = len(alternatives) - len(with_one_change)
+    if other_count:
+        lines.append(f"{format_count(other_count, 'machine')} would need several such changes.")
     return lines
 
 
@@ -316,7 +313,7 @@ def _describe_needed_change(
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
     counts = Counter(alternative.rack for alternative in alternatives)
-    return _NEED_SENTENCES[need].format(
+    return _NEED_SENTENCES[need].format(  # each sentence has some of these fields
         count=format_count(len(alternatives), "machine"),
         have=select_word_form(len(alternatives), "has", "have"),
         they_take=select_word_form(len(alternatives), "it takes", "they take"),
@@ -385,12 +382,11 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     has_several = len({pool.address for pool in pools}) > 1
     headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
     rows = tuple(_build_pool_row(pool, has_several) for pool in pools)
-    table = Table(headers, rows, frozenset({headers.index("count")}))
+    table = Table(headers, rows, figures=frozenset({headers.index("count")}))
     sections = [Section("How its pools spread (expected / actual)", table=table)]
     sections += [_build_pool_section(pool, has_several) for pool in pools]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
-    has_missing = any(pool.missing_count for pool in pools)
     # `24 VMs on 8 racks`, or the number of existing VMs.
     racks: set[str] = set()
     for pool in pools:
@@ -398,17 +394,15 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     total = sum(pool.table.total_count for pool in pools)
     missing = sum(pool.missing_count for pool in pools)
     vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
-    return Report(
-        address, f"{vms} on {format_count(len(racks), 'rack')}", has_missing, (_SPREAD_RULE, hint), tuple(sections)
-    )
+    verdict = f"{vms} on {format_count(len(racks), 'rack')}"
+    return Report(address, verdict, is_finding=missing > 0, facts=(_SPREAD_RULE, hint), sections=tuple(sections))
 
 
 def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:
     """Build the figures of a pool, with its cluster first if there are several."""
-    row = build_table_row(pool.table)
-    cluster, name, sku, count, racks, actual_racks, vms, actual_vms = row
+    cluster, name, sku, count, racks, actual_racks, vms, actual_vms = build_table_row(pool.table)
     cells = (name, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}")
-    return Row((cluster, *cells) if has_several else cells, pool.missing_count > 0)
+    return Row((cluster, *cells) if has_several else cells, is_finding=pool.missing_count > 0)
 
 
 def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:

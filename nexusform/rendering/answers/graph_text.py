@@ -33,14 +33,14 @@ def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
     position = {node: number for number, node in enumerate(nodes)}
     drawable: set[Edge] = set()
     for node, dependency in edges:
-        if node != dependency and node in position and dependency in position:
+        if node != dependency and node in position and dependency in position:  # both ends are drawn
             drawable.add((node, dependency))
     visible_edges = _reduce_transitively(nodes, drawable) if len(nodes) <= _MAX_REDUCED_NODES else drawable
     return sorted(visible_edges, key=lambda edge: (position[edge[0]], position[edge[1]]))
 
 
 def _reduce_transitively(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:
-    """Return the edges not implied by longer paths."""
+    """Return the edges not implied by longer paths; all of them if there is a cycle."""
     import networkx as nx
 
     graph: nx.DiGraph[str] = nx.DiGraph()

@@ -37,29 +37,29 @@ class _NamedPlan(Struct, frozen=True):
 def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     """Build the summary of plans with their file names, in the given order."""
     named_plans = [_NamedPlan(path, plan, build_finding_entries(plan)) for path, plan in plans]
-    table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), frozenset(range(1, len(_HEADERS))))
+    figures = frozenset(range(1, len(_HEADERS)))  # all columns but the first
+    table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), figures)
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
     notes = [(named_plan.path, _format_plan_note(named_plan)) for named_plan in named_plans]
     facts = tuple(f"{path}: {note}." for path, note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
-    sections = (Section("Plans", (), table=table), *_build_capacity_section(named_plans))
+    sections = (Section("Plans", table=table), *_build_capacity_section(named_plans))
     return Report(title, _format_verdict(plans, rejected_paths), bool(rejected_paths), facts, sections)
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
-    """Return one sentence about all plans."""
+    """Return one sentence: the rejected plans, or the number of plans with changes and their moves."""
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
+    changed_count = sum(plan.has_changes for _, plan in plans)
+    if not changed_count:
+        return "No plan has changes."
     counts = count_effects(chain.from_iterable(plan.placements for _, plan in plans))
     stopped = describe_stopped_vms(chain.from_iterable(plan.machine_actions for _, plan in plans))
     placed = describe_effects(counts, [Effect.PLACED])
     moves = [*placed, *([*format_effect_clauses(counts, LOSS_EFFECTS), *stopped] or ["nothing moves"])]
-    changed_count = sum(plan.has_changes for _, plan in plans)
-    if not changed_count:
-        return "No plan has changes."
-    return (
-        f"{changed_count} of {len(plans)} {select_word_form(changed_count, 'has', 'have')} changes; {', '.join(moves)}."
-    )
+    verb = select_word_form(changed_count, "has", "have")
+    return f"{changed_count} of {len(plans)} {verb} changes; {', '.join(moves)}."
 
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
@@ -73,14 +73,14 @@ def _format_plan_note(named_plan: _NamedPlan) -> str:
 
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
-    """Build the figures of a plan."""
+    """Build the row of a plan: its file, its numbers of changed objects, of placements by action, and of warnings."""
     _, add, change, destroy, _ = count_resource_changes(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
-    placed = Counter(row.action for row in named_plan.plan.placements)
-    moves = [placed[action] for action in actions]
+    placement_counts = Counter(row.action for row in named_plan.plan.placements)
     warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)
-    figures = (add, change, destroy, *moves, warning_count)
-    return Row((named_plan.path, *(f"{figure:,}" for figure in figures)), named_plan.plan.is_rejected)
+    figures = (add, change, destroy, *(placement_counts[action] for action in actions), warning_count)
+    cells = (named_plan.path, *(f"{figure:,}" for figure in figures))
+    return Row(cells, is_finding=named_plan.plan.is_rejected)
 
 
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:

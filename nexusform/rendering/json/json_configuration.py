@@ -39,10 +39,9 @@ def build_configuration_document(configuration: Configuration, registries: Plugi
 def build_expression_document(expression: Expression) -> dict[str, Any]:
     """Build `{"constant_value": x}`, `{"references": [...]}`, or `{}` without either."""
     if is_constant_value(expression):
-        value, problems = evaluate_constant(expression)
+        value, problems = evaluate_constant(expression)  # problems are reported elsewhere
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
-    references = list_references(list_traversals(expression))
-    return omit_empty({"references": references})
+    return omit_empty({"references": list_references(list_traversals(expression))})
 
 
 def list_references(references: Iterable[Traversal]) -> list[str]:
@@ -55,7 +54,7 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
             prefixes.append(f"{prefixes[-1]}{text}")
         # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
         shortest = 3 if reference.root.name == "data" else 2
-        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))
+        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))  # at least the root
     return list(texts)
 
 
@@ -82,10 +81,11 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
     for key, block in sorted(module.providers.items()):
         keys[key] = f"{module_address}:{key}" if module_address else key
         providers[keys[key]] = _build_provider(block.name, module_address, block)
-    for provider_key in sorted({block.provider or DEFAULT_PROVIDER for block in module.resources.values()}):
-        if provider_key not in keys and provider_key in providers:
+    used_keys = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
+    for provider_key in sorted(used_keys - keys.keys()):
+        if provider_key in providers:  # inherited from the root
             keys[provider_key] = provider_key
-        elif provider_key not in keys:
+        else:  # without configuration
             keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
             providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, None)
     return keys
@@ -122,10 +122,11 @@ def _build_output(output: Output) -> dict[str, Any]:
 
 
 def _build_variable(variable: Variable) -> dict[str, Any]:
+    """Build a declared variable with its default; "default" is missing for a required one."""
     document: dict[str, Any] = {}
     if variable.default is not None:
         plain, _ = convert_to_plain(variable.default)
-        document["default"] = REDACTED if variable.sensitive and plain is not None else plain
+        document["default"] = REDACTED if variable.sensitive and plain is not None else plain  # null is no secret
     return document | _build_common_declaration_keys(variable)
 
 
@@ -136,6 +137,7 @@ def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any
 
 
 def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
+    """Build a resource block; `providers` maps its reference to a key of `provider_config`."""
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
@@ -213,6 +215,7 @@ def _build_resource_type_schemas(types: Mapping[str, ResourceType]) -> dict[str,
 
 
 def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
+    """Build the arguments of a block and its nested blocks, recursively."""
     block: dict[str, Any] = {
         "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
     }

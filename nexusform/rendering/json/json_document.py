@@ -109,6 +109,7 @@ def build_plan_document(
 def _collect_relevant_attributes(
     plan: Plan, changes: Sequence[Change], configuration: Configuration | None, prior: State
 ) -> list[dict[str, Any]]:
+    """Collect the inputs of the changes; none without the configuration and its references."""
     if configuration is None:
         return []
     from nexusform.rendering.json.json_relevance import collect_relevant_attributes
@@ -189,7 +190,7 @@ def _build_change_sides(
         "actions": actions,
         "before": before_value,
         "after": after_value,
-        "after_unknown": build_unknown_mask(after) if after is not None else {},
+        "after_unknown": build_unknown_mask(after) if after is not None else {},  # None: deleted
         "before_sensitive": build_sensitive_mask(before, before_marks) if before is not None else False,
         "after_sensitive": build_sensitive_mask(after, after_marks) if after is not None else False,
     }
@@ -205,7 +206,7 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:
-            if change.previous_address not in drift_addresses:
+            if change.previous_address not in drift_addresses:  # otherwise its drift has both addresses
                 yield _build_resource_change(change, show)
 
 
@@ -229,7 +230,7 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
     # An output is sensitive as a whole, even if it does not exist.
-    document["after_unknown"] = build_unknown_mask(output.after) or False
+    document["after_unknown"] = build_unknown_mask(output.after) or False  # instead of an empty mask
     document["before_sensitive"] = document["after_sensitive"] = output.sensitive
     return document
 
@@ -239,20 +240,18 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
 
 def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, Any]]:
     """Return the values of variables by name."""
-    return {
-        name: {
-            "value": build_visible_value(
-                variable.value, _get_sensitive_paths(variable.sensitive), show_sensitive=show_sensitive
-            )
-        }
-        for name, variable in sorted(plan.variables.items())
-    }
+    documents = {}
+    for name, variable in sorted(plan.variables.items()):
+        paths = _get_sensitive_paths(variable.sensitive)
+        documents[name] = {"value": build_visible_value(variable.value, paths, show_sensitive=show_sensitive)}
+    return documents
 
 
 def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     """Build the planned objects and outputs."""
-    kept = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
-    by_module = {ROOT_MODULE: [], **group_by(kept, lambda change: change.address.module)}
+    # The current object of each instance, if it exists after the plan.
+    planned = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
+    by_module = {ROOT_MODULE: [], **group_by(planned, lambda change: change.address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
         return (_build_planned_object(change, show) for change in by_module[path])
@@ -281,6 +280,7 @@ def _build_planned_object(change: Change, show: bool) -> dict[str, Any]:
 
 
 def _build_output(output: OutputState, show: bool) -> dict[str, Any]:
+    """Build an output of `values`; `show` includes sensitive values."""
     document: dict[str, Any] = {"sensitive": output.sensitive}
     if not build_unknown_mask(output.value):  # unknown values are omitted
         document["value"] = build_visible_value(
@@ -409,8 +409,8 @@ def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
     for instance in check.instances:
-        problems = tuple(problem.message for problem in instance.problems)
-        yield CheckResult(check.address.kind, instance.address.to_display, instance.status, problems)
+        messages = tuple(problem.message for problem in instance.problems)
+        yield CheckResult(check.address.kind, instance.address.to_display, instance.status, messages)
 
 
 def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
@@ -435,9 +435,9 @@ def _build_check_address(kind: str, address: str) -> dict[str, Any]:
 
 
 def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:
-    """Build the keys of an address with conditions."""
+    """Build the module and the instance key, if any, of an object with conditions."""
     if kind != "resource":
-        return _build_module_key(address.rpartition(".")[0].rpartition(".")[0])
+        return _build_module_key(address.rpartition(".")[0].rpartition(".")[0])  # without kind and name
     parsed = parse_address(address)
     key = {} if parsed.key is None else {"instance_key": parsed.key}
     return {**key, **_build_module_key(format_module(parsed.module))}

@@ -47,10 +47,10 @@ def collect_relevant_attributes(
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
-        objects = chain((change.address for change in plan.changes), prior.instances)
+        addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
         paths: dict[ModulePath, None] = dict.fromkeys(_list_single_modules(analysis.root, ()))
-        for path in {address.module for address in objects}:
+        for path in {address.module for address in addresses}:
             while path and path not in paths:
                 paths[path] = None
                 path = path[:-1]  # noqa: PLW2901 - upwards
@@ -81,7 +81,7 @@ def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[Outp
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
-    """Yield the modules with a single instance."""
+    """Yield the paths of called modules with a single instance, at any depth."""
     for call in module.calls.values():
         if not _is_repeated(call):
             inner = (*path, ModulePathStep(call.name))
@@ -124,7 +124,7 @@ class _ReferenceAnalysis:
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references inside the referenced object."""
+        """Return the references in the definition of the referenced object: a value, an output, or a resource."""
         module = self.find_module(reference.module)
         name = str(next(iter(reference.steps), ""))
         match reference.root:
@@ -142,7 +142,7 @@ class _ReferenceAnalysis:
             case "each" | "count":
                 return _follow_repetition(reference, module)
         resource = self._resolve_resource(reference)
-        if resource is None:
+        if resource is None:  # `path.module` and the like
             return ()
         block, _, attribute = resource
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
@@ -158,7 +158,7 @@ class _ReferenceAnalysis:
         block = self.find_module(reference.module).resources.get((mode, resource_type, name))
         if block is None:
             return None
-        if attribute and _is_repeated(block):
+        if attribute and _is_repeated(block):  # the first step is the instance key
             return block, attribute[0], attribute[1:]
         return block, None, attribute
 
@@ -167,7 +167,7 @@ class _ReferenceAnalysis:
         name, *steps = reference.steps
         call = module.calls.get(str(name))
         key: Key = None
-        if steps and call is not None and _is_repeated(call):
+        if steps and call is not None and _is_repeated(call):  # `module.NAME[KEY].OUTPUT`
             key, *steps = steps
         inner = (*reference.module, ModulePathStep(str(name), key))
         if steps:
@@ -197,7 +197,7 @@ def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
 
 
 def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Reference]:
-    """Return the references in `count` or `for_each` of the resource."""
+    """Return the references in `count` or `for_each` of the resource with a reference to `each` or `count`."""
     block = module.resources.get(reference.block) if reference.block else None
     if block is None:
         return ()
@@ -209,7 +209,7 @@ def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Trave
     """Yield the references in the argument or nested blocks of that name."""
     for labels in ((), ("label",)):  # nested blocks without and with a label
         parts, _ = decode_body(block.body, BodySchema({name: False}, {name: labels}), partial=True)
-        for argument in parts.attributes.values():
+        for argument in parts.attributes.values():  # at most one, and then there is no block of its name
             yield from list_traversals(argument.expression)
             return
         for nested in parts.blocks:

@@ -111,8 +111,9 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
             trigger = enclose(" (", document["trigger"], ")")
-            is_rejected = document["action"] == "keep" and document["from"] is None and document["to"] is None
-            action = "Not made" if is_rejected else f"Plan to {document['action']}"
+            # An object without any location does not exist: the plan does not create it.
+            is_not_created = document["action"] == "keep" and document["from"] is None and document["to"] is None
+            action = "Not made" if is_not_created else f"Plan to {document['action']}"
             message = f"{document['object']}: {action}{trigger}"
             yield create_event("planned_placement", message, time, placement=dict(document))
     yield create_plan_summary_event(plan, time)
@@ -123,8 +124,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
     if plan.outputs:
         documents: Event = {}
         for output in plan.outputs:
-            action = _STREAM_ACTIONS[output.action]
-            documents[output.name] = {"sensitive": output.sensitive, "action": action}
+            documents[output.name] = {"sensitive": output.sensitive, "action": _STREAM_ACTIONS[output.action]}
         yield create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
 
@@ -143,7 +143,7 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:
-            if change.previous_address not in drift_addresses:
+            if change.previous_address not in drift_addresses:  # otherwise its drift has both addresses
                 document = {"resource": build_resource_keys(change.address), "action": "move"}
                 if change.previous_address is not None:
                     document["previous_resource"] = build_resource_keys(change.previous_address)
@@ -154,7 +154,7 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     """Create the event of the planned change of one object."""
     moved_from = change.previous_address
     action = _STREAM_ACTIONS[change.action]
-    if change.action is Action.NO_OP and change.importing:
+    if change.action is Action.NO_OP and change.importing:  # without any other action
         action = "import"
     elif change.action is Action.NO_OP and moved_from:
         action = "move"
@@ -236,7 +236,7 @@ def create_apply_progress_event(step: StepEvent, time: str) -> Event:
 
 def create_apply_end_event(step: StepEvent, time: str) -> Event:
     """Create the event of the end of a step: apply_complete, or apply_errored with the error as message."""
-    is_done = step.outcome is StepOutcome.DONE
+    is_done = step.outcome is StepOutcome.DONE  # OpenTofu has no kind for waiting and skipped steps
     kind = "apply_complete" if is_done else "apply_errored"
     hook = _build_step_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     if not is_done:

@@ -28,17 +28,16 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
     # The common location columns, then those of other kinds in the rows.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
-    kinds: set[type[ObjectLocation]] = set()
+    seen_classes: set[type[ObjectLocation]] = set()
     for location in chain.from_iterable((row.source, row.target) for row in rows):
-        if location is not None and type(location) not in kinds:
-            kinds.add(type(location))
+        if location is not None and type(location) not in seen_classes:
+            seen_classes.add(type(location))
             columns.update(dict.fromkeys(build_location_document(location) or {}))
     names = list(columns)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
-    table.writerow(
-        [*_OBJECT_COLUMNS, *[f"from_{name}" for name in names], *[f"to_{name}" for name in names], *_REASON_COLUMNS]
-    )
+    location_columns = [f"{side}_{name}" for side in ("from", "to") for name in names]
+    table.writerow([*_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS])
     for row in rows:
         certainty: tuple[object, ...] = ("", "", "")
         if row.certainty is not None:

@@ -134,12 +134,12 @@ def build_path_trie(paths: Iterable[Path]) -> Any:
     root: Any = None
     for path in paths:
         if not path:
-            return True
+            return True  # the whole value
         root = {} if root is None else root
         node = root
         for step in path[:-1]:
             node = node.setdefault(step, {})
-            if node is True:
+            if node is True:  # a shorter path covers this one
                 break
         else:
             node[path[-1]] = True
@@ -166,7 +166,7 @@ class PathMarks(Struct, frozen=True):
         inner = PathMarks(
             _get_subtrie(self.old, old),
             _get_subtrie(self.new, new),
-            _get_subtrie(self.replacement, new if new is not None else old),
+            _get_subtrie(self.replacement, new if new is not None else old),  # None: removed
         )
         return NO_MARKS if inner == NO_MARKS else inner
 

@@ -60,7 +60,7 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
         return omit_empty({name: build_sensitive_mask(plain[name], inside[name]) for name in marked})
     if not _is_list(plain):
         return False
-    if not inside:
+    if not inside:  # no element is sensitive
         return []
     return [build_sensitive_mask(part, inside.get(index)) for index, part in enumerate(plain)]
 
@@ -77,7 +77,7 @@ def redact_value(plain: Any, marks: Any) -> Any:
     if _is_list(plain):
         inner = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         return [redact_value(part, mark) for part, mark in zip(plain, inner, strict=True)]
-    if marks is not True:
+    if marks is not True:  # only marks of parts, and there are none
         return plain
     return REDACTED if plain.__class__ is str else None
 
@@ -94,6 +94,7 @@ def build_visible_type(value_type: Type, *, is_hidden: bool) -> Any:
 
 
 def _has_named_parts(value_type: Type) -> bool:
+    """Return whether a type is an object type, or contains one."""
     if isinstance(value_type, TupleType):
         return any(map(_has_named_parts, value_type.elements))
     if isinstance(value_type, ListType | MapType | SetType):
@@ -188,8 +189,7 @@ def encode_value(value: Any, *, pretty: bool = False) -> bytes:
     data = json_codec.render_json(value, indent=pretty)
     if data.isascii() and b"##" not in data:
         return data
-    text = _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode())
-    return text.encode()
+    return _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode()).encode()
 
 
 def escape_texts(document: Any) -> Any:

@@ -68,12 +68,8 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
     for name, value in attributes.items():
         if value is None or value is False:
             continue
-        attribute_name = name.rstrip("_").replace("_", "-")
-        texts.append(
-            f" {attribute_name}"
-            if value is True
-            else f' {attribute_name}="{escape_markup(_format_attribute_value(value))}"'
-        )
+        assignment = "" if value is True else f'="{escape_markup(_format_attribute_value(value))}"'
+        texts.append(f" {name.rstrip('_').replace('_', '-')}{assignment}")
     return "".join(texts)
 
 

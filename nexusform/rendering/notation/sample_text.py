@@ -24,12 +24,9 @@ def describe_numa_samples(sampling: NumaSampling | None) -> str:
     if sampling is None:
         return ""
     unknown_cells = f"unknown on {format_count(sampling.machines, 'machine')}"
-    is_sample = isinstance(sampling.displayed_sample, int)
-    shown_sample = (
-        f"sample {sampling.displayed_sample} is shown"
-        if is_sample
-        else f"layout `{sampling.displayed_sample}` is shown"
-    )
+    is_sample = isinstance(sampling.displayed_sample, int)  # else the name of a layout
+    layout = f"sample {sampling.displayed_sample}" if is_sample else f"layout `{sampling.displayed_sample}`"
+    shown_sample = f"{layout} is shown"
     if not sampling.sample_count:
         return f"{unknown_cells}; {shown_sample}, no other layout was sampled."
     fits = f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} sampled layouts, {shown_sample}"
@@ -38,7 +35,7 @@ def describe_numa_samples(sampling: NumaSampling | None) -> str:
 
 def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity."""
-    if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:
+    if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:  # all have capacity
         return describe_numa_samples(sampled_capacity.numa_sampling)
     scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
     return (

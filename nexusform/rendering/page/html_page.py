@@ -52,7 +52,7 @@ def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries
 def render_html(
     plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries, origin: CodeOrigin = UNKNOWN_ORIGIN
 ) -> str:
-    """Render the page of a plan; `origin` is the origin of its configuration."""
+    """Render the page of a plan; `origin` is the repository of its configuration, for links."""
     content = build_page_content(plan, sources, registries)
     title = f"nexusform plan: {content.headline}"
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
@@ -64,14 +64,14 @@ def render_html(
         origin_parts.append(build_element("a", directory, href=address))
     if origin.commit:
         name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files.
-        address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        commit_part = build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
-        origin_parts.append(commit_part)
+        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the files.
+        host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
+        commit_link = build_element("a", name, href=f"{host_address}/commit/{origin.commit}") if separator else name
+        origin_parts.append(commit_link)
     facts = [plan.timestamp, workspace, *origin_parts]
     parts: list[Part] = []
     for fact in filter(None, facts):
-        parts += [" \N{MIDDLE DOT} ", fact]
+        parts += [" \N{MIDDLE DOT} ", fact]  # the first dot is dropped
     header = build_element(
         "header",
         build_element("h1", f"Plan: {content.headline}"),
@@ -93,7 +93,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     verdict = _build_verdict(view, report)
     if plan.is_failed:
         return [verdict, findings, rules, map_part]
-    has_renames = plan_sections.build_rename_section(view).has_content
+    has_renames = plan_sections.build_rename_section(view).has_content  # urgent: findings come first
     domain_parts = load_domain_parts(plan)
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
@@ -111,7 +111,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         [part.after_map(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
-        (build_element("div", sections, class_="parts") if any(sections) else None),
+        build_element("div", sections, class_="parts") if any(sections) else None,
         build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
@@ -128,19 +128,14 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision block with placements and changes, and the notes."""
     lines = [*report.decision, *_build_count_lines(view)]
     kind = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
-    if report.verdict:
+    if report.verdict:  # the reason of a rejection
         kind = "denied"
     notes = plan_sections.build_note_section(view)
     is_stale = has_stale_inventory(view.plan)
-    items = [
-        build_element(
-            "li",
-            build_element("b", f"{heading}: "),
-            sentence,
-            class_="old" if heading == INVENTORY and is_stale else None,
-        )
-        for heading, sentence in notes.notes
-    ]
+    items = []
+    for heading, sentence in notes.notes:
+        css_class = "old" if heading == INVENTORY and is_stale else None
+        items.append(build_element("li", build_element("b", f"{heading}: "), sentence, class_=css_class))
     counts = ", ".join(count_findings(view.findings))
     items += [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
     return build_decision(lines, kind, items)
@@ -185,7 +180,6 @@ def _build_footer(plan: Plan) -> Markup:
     prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
-    evaluation = describe_plan_evaluation(plan)
-    evaluation_note = enclose(" Evaluation: ", evaluation, ".")
+    evaluation_note = enclose(" Evaluation: ", describe_plan_evaluation(plan), ".")
     text = f"Made by {version}{catalogue}. {prediction_note}{evaluation_note}"
     return build_element("footer", build_element("p", text), class_="quiet")

@@ -129,14 +129,14 @@ def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup
 def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """Render a swatch with key, name and number of VMs per cluster, and return the height. With very many
+    """Render a swatch with key, name and number of VMs (`counts`) per cluster, and return the height. With very many
     clusters only changed ones have a swatch and the others are listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)
     if len(entries) > _MAX_CLUSTERS:
         entries = [style for style in styles if style.cluster in changed_clusters]
-    if len(entries) > _MAX_CLUSTERS:
+    if len(entries) > _MAX_CLUSTERS:  # too many changed ones: all clusters are listed by name
         entries = []
     parts: list[Markup] = []
     for number, style in enumerate(entries):
@@ -172,7 +172,7 @@ def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
         ("placed", "+", "placed"),
         ("moved", "~", "moved"),
         ("removed", "\N{MINUS SIGN}", "removed"),
-        ("", "", "free"),
+        ("", "", "free"),  # an empty cell
     )
     for number, (kind, sign, label) in enumerate(signs):
         left = number * 104

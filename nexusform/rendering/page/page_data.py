@@ -120,7 +120,7 @@ def _build_step(step: PlaybackStep) -> dict[str, Any]:
 
 
 def _build_site(site: SiteMap) -> dict[str, Any]:
-    """Build a site with its racks and VMs; repeated names are numbers."""
+    """Build a site with its racks and VMs. A VM has its address, cluster, pool and SKU as position in their list."""
     addresses: dict[str, int] = {}
     pools: dict[str, int] = {}
     skus: dict[_Sku, int] = {}
@@ -179,11 +179,9 @@ _RACK_FORM: Final = RecordForm(MapRack, "name zone planned machines", machines=_
 
 
 def _encode_location(placement: Placement | None) -> list[Any] | None:
-    return (
-        None
-        if placement is None
-        else [placement.rack, placement.machine, placement.availability_zone, *placement.cells]
-    )
+    if placement is None:
+        return None
+    return [placement.rack, placement.machine, placement.availability_zone, *placement.cells]
 
 
 def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
@@ -197,12 +195,12 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 def _describe_vm_outcome(vm: MapVm) -> str:
     """Return the outcome of a VM, or "" if its mark is enough."""
-    if vm.row is None:
+    if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)
     if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:
         return ""
-    if effect is Effect.RECREATED:
+    if effect is Effect.RECREATED:  # its mark is that of a move
         return describe_placement_effect(effect, describe_state(vm.row))
     if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
         return _RECREATED_WITH_POOL
@@ -253,7 +251,7 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
 def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
     explanation = _build_row_explanation(row)
-    explanation.pop("trigger", None)
+    explanation.pop("trigger", None)  # a field of its own
     location = row.target or row.source
     return [
         row.kind,
@@ -280,7 +278,7 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document, packed if it has many changes or rows."""
+    """Return the document, packed if it has many changes or rows: these are numbers of distinct values and lines."""
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
@@ -302,8 +300,7 @@ class _NumberedValues:
 
     def assign_number(self, value: Any) -> int:
         """Return the number of a value, assigned on first use."""
-        key = json.encode(value)
-        number = self._numbers.setdefault(key, len(self.values))
+        number = self._numbers.setdefault(json.encode(value), len(self.values))
         if number == len(self.values):
             self.values.append(value)
         return number

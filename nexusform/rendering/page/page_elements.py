@@ -51,10 +51,9 @@ def build_framed_table(
     is_firm: bool = False,
 ) -> Markup:
     """Build a table in a scrollable box, at most one screen high; rows of wide tables fold on a phone."""
-    is_wide = (
-        len(headers) > _MAX_COLUMNS or len(headers) - len(figures) > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
-    )
-    kinds = {
+    text_columns = len(headers) - len(figures)
+    is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
+    css_classes = {
         "scroll": True,
         "firm": is_firm,
         "stack": is_wide,
@@ -71,7 +70,7 @@ def build_framed_table(
     return build_element(
         "div",
         table_element,
-        class_=" ".join(kind for kind, is_active in kinds.items() if is_active),
+        class_=" ".join(css_class for css_class, is_active in css_classes.items() if is_active),
         tabindex="0",
         role="region",
         aria_label=title,
@@ -106,7 +105,7 @@ def render_diff(text: str, label: str) -> Markup:
 
 
 def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
-    """Build every finding with its source lines; of very many of one kind only the first."""
+    """Build every finding with its source lines; of very many of one id only the first few, except errors."""
     by_error = group_by(findings, lambda finding: finding.level is Level.ERROR)
     listed_findings, remaining_findings = limit_findings_per_id(by_error.get(False, []))
     articles = [_build_finding(finding, sources) for finding in (*by_error.get(True, []), *listed_findings)]
@@ -137,9 +136,8 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     existing_note = ", not caused by this plan" if finding.is_preexisting else ""
     tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
     parts: list[Markup] = []
-    for is_code, lines in groupby(
-        filter(str.strip, diagnostic.detail.split("\n")), key=lambda line: line.startswith("  ")
-    ):
+    detail_lines = [line for line in diagnostic.detail.split("\n") if line.strip()]
+    for is_code, lines in groupby(detail_lines, key=lambda line: line.startswith("  ")):
         if is_code:
             parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
         else:

@@ -109,16 +109,16 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """Build the map of every site by id; for a failed plan with the current placement only."""
+    """Build the map of every site, in plan order; for a plan with errors with the current placement only."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
     vm_rows = (row for row in plan.placements if row.kind == VM)
     rows = group_by(vm_rows, lambda row: (str(row.address), row.object))
-    certain: set[tuple[str, str, str]] = set()
+    certain_racks: set[_PoolRack] = set()
     for pool in plan.placement_tables:
-        certain |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
-    return tuple(_map_site(site, rows, certain) for site in plan.sites)
+        certain_racks |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
+    return tuple(_map_site(site, rows, certain_racks) for site in plan.sites)
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
@@ -152,10 +152,11 @@ def _measure_common_prefix(names: Sequence[str]) -> int:
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
+_RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
-    """Return a site as it was before the plan."""
+    """Return a site as it was before the plan, without any change."""
     machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
     racks = {machine.facts.rack for machine in machines}
     names = {machine.facts.name for machine in machines}
@@ -187,7 +188,7 @@ def build_site_map(
         map_machine = MapMachine(machine.facts, machine_mark, *sides)
         machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
     map_racks = tuple(
-        _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])
+        _build_rack(racks_by_name.get(rack, SiteRack(rack, "")), machines_by_rack[rack])  # "": unknown zone
         for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
     )
     return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
@@ -202,7 +203,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
     return numbers
 
 
-def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]) -> SiteMap:
+def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
     """Build the map of a site of a plan."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
@@ -218,20 +219,18 @@ def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certa
         )
         for vm in site.unmanaged_vms
     ]
-    vms = [*_list_managed_vms(site, rows, certain), *unmanaged]
+    vms = [*_list_managed_vms(site, rows, certain_racks), *unmanaged]
     return build_site_map(site.id, site.name, site.racks, site.machines, vms)
 
 
-def _list_managed_vms(
-    site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]
-) -> Iterator[MapVm]:
+def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
     """Yield the VMs of pools, including removed ones."""
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
     new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    # Every VM once: by pool, then by number.
+    # Every VM once, although it may be removed and added: by pool, then by number.
     keys: list[_VmKey] = []
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)
@@ -239,14 +238,14 @@ def _list_managed_vms(
         keys += [_build_vm_key(pool, pool_vm) for pool_vm in ordered_vms]
     for key in dict.fromkeys(keys):
         vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
-        yield replace(vm, certainty=_compute_location_certainty(vm, certain))
+        yield replace(vm, certainty=_compute_location_certainty(vm, certain_racks))
 
 
-def _compute_location_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> CertaintyLevel:
-    """Compute the certainty of the new location of a VM."""
+def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
+    """Compute the certainty of the new location of a VM; UNKNOWN if the plan does not place it."""
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
-    if (vm.address, vm.pool, vm.after.rack) in certain:
+    if (vm.address, vm.pool, vm.after.rack) in certain_racks:
         return CertaintyLevel.COUNT
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
@@ -264,10 +263,10 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 
 
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
-    """Build a VM from its sides before and after; one may be missing."""
-    present = after or before
-    assert present is not None, "a VM exists before or after the plan"
-    pool, vm = present
+    """Build a VM from its sides (pool and VM) before and after; one may be missing."""
+    latest_side = after or before
+    assert latest_side is not None, "a VM exists before or after the plan"
+    pool, vm = latest_side
     old = before[1].placement if before else None
     new = after[1].placement if after else None
     row = _find_vm_row(rows, old, new)
@@ -299,7 +298,7 @@ def _find_vm_row(
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:
-    """Compute the mark of a VM."""
+    """Compute the mark of a VM: MOVED also if it is re-created at the same location."""
     if before is None:
         return ChangeMark.PLACED
     if after is None:

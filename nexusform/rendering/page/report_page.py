@@ -58,7 +58,7 @@ def render_report_page(
     data = build_simulation_data(plays, rows)
     if plays:
         has_steps = any(play.steps for play in plays)
-        data["layer"] = "cluster" if has_steps else "free"
+        data["layer"] = "cluster" if has_steps else "free"  # the initial colours of the map
         pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))
     footer = build_element("footer", "Made by nexusform. Future placements are predictions.", class_="quiet")
@@ -74,14 +74,14 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
-    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
+    for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):  # adjacent ones share a box
         elements = [_build_answer_section(number, part) for number, part in group]
         blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
     return join_markup(header, pictures, blocks, appendix)
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
-    """Build the first lines of a page, and a list of facts."""
+    """Build the decision block (a label with its texts per line) in the style of its kind, and a list of facts."""
     block = [
         (build_element("dt", line.label), [build_element("dd", render_inline_code(text)) for text in line.texts])
         for line in lines
@@ -102,7 +102,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
     """Build a section of a plan; None for one without content."""
     if not section.has_content:
         return None
-    if not section.title:
+    if not section.title:  # sentences without a heading
         return [build_element("p", build_text(line)) for line in section.lines]
     body = [*_build_body(section), appendix]
     return build_section(section.name, section.title, body, data_short=short_title or None)
@@ -117,7 +117,7 @@ def _build_body(section: Section) -> list[Part]:
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
         lines.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]
+    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]  # only sections of a plan have names
     body += map(_build_item_group, section.groups)
     if section.findings.findings:
         body.append(build_findings(section.findings.findings, section.findings.sources))
@@ -135,6 +135,7 @@ def build_text(text: Text) -> list[Part]:
 
 
 def _build_inline_text(span: StyledText) -> Part:
+    """Build a part of a text with a style; a site is a link to its map."""
     match span.style:
         case Style.ARROW:
             return "→"

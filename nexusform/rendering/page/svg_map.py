@@ -60,11 +60,10 @@ _CONDENSED_SCALE: Final = _MapSizes(row=5, gap=1, cell=24, label=0, racks_per_li
 
 
 def render_svg(plan: Plan) -> str:
-    """Render the rack map of a plan as an SVG document with a final newline."""
+    """Render the rack map of a plan as an SVG document with a final newline; without racks, the picture of a domain."""
     maps = build_rack_maps(plan)
-    denied = describe_rejection(plan)
-    verdict = enclose("Blocked by ", denied)
-    if plan.errored:
+    verdict = enclose("Blocked by ", describe_rejection(plan))
+    if plan.errored:  # the maps have the current placement only
         return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
     pictures = () if maps else (part.picture(plan, verdict) for part in load_domain_parts(plan))
     return next(filter(None, pictures), "") or render_maps(maps, verdict)
@@ -78,7 +77,7 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
         if len(picture) <= MAX_BYTES:
             return picture
     drawings: list[Markup] = []
-    width, top, rack_limit = 0, MARGIN, MAX_RACKS
+    width, top, rack_limit = 0, MARGIN, MAX_RACKS  # the limit is shared by all sites
     for site in maps:
         drawing = RackOverviewDrawing(site, rack_limit)
         drawings += drawing.render_markup(top, MARGIN)
@@ -92,6 +91,7 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
 
 
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
+    """Render the document with every machine; without sites it has a text."""
     drawings: list[Markup] = []
     width, top = 480, MARGIN
     for site in maps:
@@ -109,7 +109,7 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
 def render_document(
     title: str, description: str, drawings: Sequence[Markup], width: int, height: int, verdict: str
 ) -> str:
-    """Render a whole file: drawings of this width with margins on a white page."""
+    """Render a whole file: drawings of this size with margins on a white page, below the verdict if there is one."""
     if verdict:
         width = max(width, round(len(verdict) * _HEADING_LETTER_WIDTH))
         description = f"{verdict}. {description}"
@@ -143,13 +143,8 @@ def _describe_maps(maps: Iterable[SiteMap]) -> str:
 
 def _describe_site(site: SiteMap) -> str:
     """Return a text alternative of the picture."""
-    sizes = ", ".join(
-        (
-            format_count(len(site.racks), "rack"),
-            format_count(site.machine_count, "machine"),
-            f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}",
-        )
-    )
+    sizes = f"{format_count(len(site.racks), 'rack')}, {format_count(site.machine_count, 'machine')}, "
+    sizes += f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
     marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
     return f"Site {site.name}: {sizes}: {marks}."
 
@@ -169,11 +164,9 @@ class _SiteMapView(Struct, frozen=True):
         return vm.after if self.is_after else vm.before
 
     def get_mark(self, vm: MapVm) -> ChangeMark:
-        """Return the mark of a VM: placed ones after the plan, removed ones before it."""
-        visible_marks = (
-            (ChangeMark.PLACED, ChangeMark.MOVED) if self.is_after else (ChangeMark.REMOVED, ChangeMark.MOVED)
-        )
-        return vm.mark if vm.mark in visible_marks else ChangeMark.KEPT
+        """Return the mark of a VM: PLACED only after the plan, REMOVED only before it."""
+        hidden_mark = ChangeMark.REMOVED if self.is_after else ChangeMark.PLACED
+        return ChangeMark.KEPT if vm.mark is hidden_mark else vm.mark
 
 
 _BEFORE_AND_AFTER: Final = (_SiteMapView("Before", is_after=False), _SiteMapView("After", is_after=True))
@@ -182,7 +175,7 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 
 
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
-    """Return both sides if VMs existed before and something changes."""
+    """Return both sides (before, after) if `has_both`, VMs existed before and something changes; else one side."""
     if site.is_current_only:
         return _CURRENT
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
@@ -199,6 +192,7 @@ class _SiteDrawing:
     """Drawing of one site, with its `width` and `height`."""
 
     def __init__(self, site: SiteMap) -> None:
+        """Compute the layout of the site: racks in lines, once per side, below the legends."""
         self._map = site
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
@@ -208,9 +202,8 @@ class _SiteDrawing:
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
         self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
         racks_per_line = self._scale.racks_per_line
-        self._lines = [
-            site.racks[first : first + racks_per_line] for first in range(0, len(site.racks), racks_per_line)
-        ]
+        line_starts = range(0, len(site.racks), racks_per_line)
+        self._lines = [site.racks[first : first + racks_per_line] for first in line_starts]
         racks_across = min(racks_per_line, max(len(site.racks), 1))
         self.width = max(racks_across * self._rack_width, _MIN_SITE_WIDTH)
         entries = list(self._styles.values())
@@ -270,16 +263,15 @@ class _SiteDrawing:
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)
-            kind = "cell refused" if facts.unschedulable_reason else "cell"
-            parts.append(build_svg_element("rect", class_=kind, x=left, width=scale.cell, height=scale.row))
+            css_class = "cell refused" if facts.unschedulable_reason else "cell"  # hatched
+            parts.append(build_svg_element("rect", class_=css_class, x=left, width=scale.cell, height=scale.row))
         fill_levels = [0.0] * facts.cells
         for vm in vms:
             location = side.get_location(vm)
             assert location is not None, "listed on this side"
             mark = side.get_mark(vm)
-            parts.append(
-                self._render_vm(vm, location, machine, fill_levels, ChangeMark.KEPT if mark is self._unmarked else mark)
-            )
+            shown_mark = ChangeMark.KEPT if mark is self._unmarked else mark
+            parts.append(self._render_vm(vm, location, machine, fill_levels, shown_mark))
         return parts
 
     def _format_tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:
@@ -297,19 +289,19 @@ class _SiteDrawing:
     ) -> Markup:
         """Render a box per cell to the right of earlier ones (`fill_levels`), or one box for unknown cells."""
         scale = self._scale
-        size = machine.facts.memory_gib_per_cell or 1
-        share = min(max(vm.sku.memory_in_cell / size, 0.06), 1.0)
+        cell_memory = machine.facts.memory_gib_per_cell or 1
+        share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible
         parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
         if not location.cells:  # drawn over all cells of the machine
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width
+            fill_levels[0] += width  # only the sum counts
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
-            if cell >= machine.facts.cells:
+            if cell >= machine.facts.cells:  # no such cell is drawn
                 continue
-            start = min(fill_levels[cell], scale.cell - _MIN_VM_WIDTH)
+            start = min(fill_levels[cell], scale.cell - _MIN_VM_WIDTH)  # in an overfull cell boxes overlap
             width = min(share * scale.cell, scale.cell - start)
             fill_levels[cell] = start + width
             left = scale.label + cell * (scale.cell + _CELL_GAP) + start
@@ -335,7 +327,8 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
         return [build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)]
-    inner_rectangle = _compute_rectangle(left, width, scale, 0.5 if mark is ChangeMark.KEPT else 1.25)
+    inset = 0.5 if mark is ChangeMark.KEPT else 1.25  # a mark has a thick outline
+    inner_rectangle = _compute_rectangle(left, width, scale, inset)
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
     if style.pattern > 0:
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
@@ -415,7 +408,7 @@ class RackOverviewDrawing:
     def __init__(self, site: SiteMap, rack_limit: int = MAX_RACKS) -> None:
         self._site = site
         self._racks = site.racks[: max(rack_limit, 0)]
-        lines = -(-len(self._racks) // _RACKS_PER_LINE)
+        lines = -(-len(self._racks) // _RACKS_PER_LINE)  # rounded up
         self.width = _RACKS_PER_LINE * _STEP
         self.height = 26 + 20 + 26 + 20 + lines * _LINE  # heading, note, legend and gap above the racks
         self._unmarked = _select_unmarked(site)
@@ -439,21 +432,20 @@ class RackOverviewDrawing:
     def _render_rack(self, rack: MapRack) -> list[Markup]:
         """Render a rack: tooltip, name, and a box with its VMs."""
         remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
-        numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
-        mark_counts = Counter(self._site.vms[number].mark for number in numbers)
-        vms = sum(len(machine.after) for machine in remaining_machines)
+        vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
+        mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)
+        vm_count = sum(len(machine.after) for machine in remaining_machines)
         visible_marks = (mark.value for mark in _MARKS_BY_SEVERITY if mark_counts[mark] and mark is not self._unmarked)
-        is_closed = bool(remaining_machines) and all(
-            machine.facts.unschedulable_reason for machine in remaining_machines
-        )
-        kind = join_texts(("cell", "refused" if is_closed else "", next(visible_marks, "")), " ")
+        reasons = [machine.facts.unschedulable_reason for machine in remaining_machines]
+        is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
+        css_classes = join_texts(("cell", "refused" if is_closed else "", next(visible_marks, "")), " ")
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
         return [
-            build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vms, mark_counts)),
+            build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vm_count, mark_counts)),
             build_svg_element("text", rack.name, class_="small", y=-3),
-            build_svg_element("rect", class_=kind, width=_WIDTH, height=_HEIGHT),
+            build_svg_element("rect", class_=css_classes, width=_WIDTH, height=_HEIGHT),
             build_svg_element("rect", y=_HEIGHT - 5, width=used_width, height=5, fill=_USED_COLOUR),
-            build_svg_element("text", str(vms), class_="key dark", x=_WIDTH / 2, y=11),
+            build_svg_element("text", str(vm_count), class_="key dark", x=_WIDTH / 2, y=11),
         ]
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:

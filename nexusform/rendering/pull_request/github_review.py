@@ -48,7 +48,7 @@ def parse_diff(text: str) -> DiffLines:
     # The file, the number of its next line, and the remaining lines of the hunk.
     path, number, lines_left = "", 0, 0
     for line in text.splitlines():
-        if lines_left > 0 and line[:1] in ("+", " ", ""):
+        if lines_left > 0 and line[:1] in ("+", " ", ""):  # added or unchanged; "" is an empty line
             lines[path].add(number)
             number, lines_left = number + 1, lines_left - 1
         elif line.startswith("+++ "):
@@ -63,13 +63,13 @@ def build_review(
     plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
 ) -> dict[str, Any]:
     """Build the review; it requests changes if the plan is rejected. `body` is Markdown."""
-    failures = [
+    problems = [
         finding.diagnostic
         for finding in collect_findings(plan)
-        if finding.level.order <= Level.WARNING.order and finding.diagnostic.subject is not None
+        if finding.level in (Level.ERROR, Level.WARNING) and finding.diagnostic.subject is not None  # it has a line
     ]
     comments: list[dict[str, Any]] = []
-    for diagnostic in failures:
+    for diagnostic in problems:
         comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(diagnostic, diff)
     return {
         "event": "REQUEST_CHANGES" if has_errors(plan.diagnostics) else "COMMENT",
@@ -79,8 +79,9 @@ def build_review(
 
 
 def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
+    """Build a comment on the first line of a diagnostic; [] if the diff lacks the line."""
     span = diagnostic.subject
-    assert span is not None, "only these are requested"
+    assert span is not None, "the caller selects diagnostics with a line"
     path = diff.find_path(span.filename)
     if not path or not diff.contains_lines(path, span.start.line, span.start.line):
         return []
@@ -90,7 +91,7 @@ def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[st
 def _build_suggestions(
     diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
-    """Build suggestions for the first remedy that edits lines of the diff. A button commits them."""
+    """Build suggestions for the first remedy with all of its edits in lines of the diff. A button commits them."""
     if configuration is None:
         return []
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
@@ -99,7 +100,7 @@ def _build_suggestions(
             for edit in remedy["edits"]
         ]
         possible = [edit for edit in edits if edit is not None]
-        if not possible or len(possible) < len(edits):
+        if not possible or len(possible) < len(edits):  # an argument has no literal of its own to edit
             continue
         comments = [_build_suggestion(diagnostic, remedy["text"], edit, files, diff) for edit in possible]
         if all(comments):

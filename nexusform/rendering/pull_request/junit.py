@@ -38,13 +38,11 @@ def render_junit(plan: Plan) -> str:
     """Render the XML document of a plan."""
     findings = collect_findings(plan)
     violations = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
-    # Build a passed case for every other finding except errors.
-    cases = []
+    warnings = []  # passed cases
     for finding in findings:
         diagnostic = finding.diagnostic
-        if diagnostic.id in RULE_IDS or finding.level is Level.ERROR:
-            continue
-        cases.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
+        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # these have suites of their own
+            warnings.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
     suites = {
         "plan": _build_planning_cases(plan.diagnostics),
         "guard rails": [
@@ -53,7 +51,7 @@ def render_junit(plan: Plan) -> str:
         ],
         "checks": list(map(_build_check_case, plan.checks)),
         "lint": [_build_lint_case(rule, findings, _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
-        "warnings": cases,
+        "warnings": warnings,
         "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
     }
     return render_suites(suites.items())

@@ -82,7 +82,7 @@ def disable_bot_commands(markdown: str) -> str:
         if run is not None and not fence:
             fence = run[1]
         elif run is not None and len(run[1]) >= len(fence) and line.strip() == run[1]:
-            fence = ""
+            fence = ""  # the end of the code block
         command = _COMMAND.match(line)
         prefix = _MARGIN if fence else _SEPARATOR
         lines.append(f"{command[1]}{prefix}{line[command.end() :]}" if command is not None else line)
@@ -172,13 +172,13 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
             cuts.append(f"{part.title} (left out)")
         else:
             texts[id(part)] = truncated.text
-            visible_count = len(truncated.lines) - 1
+            visible_count = len(truncated.lines) - 1  # without the line about others
             cuts.append(f"{part.title} ({visible_count:,} of {len(part.lines):,} lines shown)")
     text = "\n\n".join([*texts.values(), _format_truncation_note(cuts, max_bytes)]) + "\n"
     data = text.encode()
     if len(data) <= max_bytes:
         return text
-    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")
+    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")  # even the note alone is too long
     kept_text = head.rpartition("\n")[0] if "\n" in head else head
     return f"{kept_text}\n" if max_bytes else ""
 
@@ -188,14 +188,14 @@ def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> str:
 
 
 def _measure_size(texts: Collection[str]) -> int:
-    return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1
+    return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1  # with newlines
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
     """Return the part with as many first lines as fit, or None if too few fit."""
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
-    low, high = 0, len(part.lines)
+    low, high = 0, len(part.lines)  # a binary search, as the renderer may change the size of each line
     while low < high:
         middle = (low + high + 1) // 2
         if len(_limit_part_lines(part, middle).text.encode()) <= max_bytes:
@@ -224,8 +224,8 @@ def format_line_link(location: str, origin: CodeOrigin) -> str:
     """Format a `file:line` location as Markdown, as a link if the address is known."""
     filename, _, line = location.rpartition(":")
     path = posixpath.normpath(posixpath.join(origin.directory, filename))
-    is_inside = not path.startswith(("/", "..", "<"))
-    if not origin.url or not is_inside:
+    is_in_repository = not path.startswith(("/", "..", "<"))  # `<...>` is no file
+    if not origin.url or not is_in_repository:
         return format_code(location)
     address = f"{quote(origin.url.rstrip('/'), safe=_ADDRESS_CHARACTERS)}/{quote(path)}#L{line}"
     return f"[{escape_plain_text(location)}]({address})"

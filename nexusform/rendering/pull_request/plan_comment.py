@@ -72,20 +72,19 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    kind = "CAUTION" if report.verdict else f"{report.impact}".upper()
-    head = (render_title(report), *report.facts, *[f"> [!{kind}]", *(f"> {line}" for line in block.split("\n"))])
+    kind = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
+    head = (render_title(report), *report.facts, f"> [!{kind}]", *(f"> {line}" for line in block.split("\n")))
     parts = [ReportPart("The verdict", 100, head, is_atomic=True)]
     # As in the terminal, changes planned before an error would hide it.
-    for place in _FAILED_COMMENT if plan.is_failed else _COMMENT:
-        section = place.build(view)
+    for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:
+        section = entry.build(view)
         if section.has_content:
-            parts += build_parts(section, place.importance, origin, has_title=place.has_title)
-        if place.build is plan_sections.build_entry_section:
+            parts += build_parts(section, entry.importance, origin, has_title=entry.has_title)
+        if entry.build is plan_sections.build_entry_section:
             parts.append(ReportPart("Existing issues", 50, render_existing_findings(view.entries.existing)))
-        if place.build is plan_sections.build_change_section:
+        if entry.build is plan_sections.build_change_section:
             # The last line has commit, inventory and evaluation.
-            age = describe_inventory(plan)
-            inventory = enclose("inventory ", escape_plain_text(age))
+            inventory = enclose("inventory ", escape_plain_text(describe_inventory(plan)))
             if has_stale_inventory(plan):
                 inventory = f"**{inventory}**"
             evaluation = escape_plain_text(describe_plan_evaluation(plan))
@@ -227,6 +226,7 @@ def _get_sort_key(rack: RackVmCounts) -> tuple[object, ...]:
 
 
 def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
+    """Yield the signs in the picture, to explain only these below it."""
     for rack in racks:
         for machine in rack.machines:
             yield _format_vm_count(machine.after, is_closed=machine.is_closed)
@@ -239,13 +239,13 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []
-    if count_columns(name) >= _MARGIN_WIDTH:
+    if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
         lines.append(name)
         name = ""
     for first in range(0, len(rack.machines), _GROUP_SIZE * _GROUPS_PER_LINE):
         machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
         after = _render_row([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
-        if not rack.existed_before:
+        if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
             lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
             continue
         before = _render_row([_format_vm_count(machine.before, is_closed=False) for machine in machines])
@@ -263,8 +263,9 @@ def _render_row(figures: Sequence[str]) -> str:
 
 
 def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
+    """Return the sign of a machine: its number of VMs, or its state; None is a missing machine."""
     if vms is None:
         return _NO_MACHINE
-    if is_closed and not vms:
+    if is_closed and not vms:  # VMs on a cordoned machine keep running and count
         return _CLOSED
     return str(vms) if vms < 10 else _TEN_OR_MORE

@@ -94,6 +94,7 @@ def render_text(text: Text, origin: CodeOrigin = UNKNOWN_ORIGIN) -> str:
 
 
 def _render_span(span: StyledText, origin: CodeOrigin) -> str:
+    """Render a part of a text with a style; a location is a link if its address is known."""
     match span.style:
         case Style.ARROW:
             return "→"
@@ -120,7 +121,9 @@ def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
 def build_parts(
     section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
 ) -> Iterator[ReportPart]:
-    """Yield the parts of a section: the first rows, and a folded part with all of them if there are more."""
+    """Yield the parts of a section: the first rows, and a folded, less important part with all rows if there are more.
+    Code is one part, and so is a folded section.
+    """
     title = section.title or section.name
     if section.code.text:
         yield _build_code_part(section, importance)
@@ -129,8 +132,8 @@ def build_parts(
     if section.is_folded:
         yield ReportPart(title, importance, tuple(lines), lambda text: fold_details(title, text))
         return
-    heading = create_heading_renderer(title) if has_title else str
-    yield ReportPart(title, importance, tuple(lines), heading)
+    add_heading = create_heading_renderer(title) if has_title else str  # `str` changes nothing
+    yield ReportPart(title, importance, tuple(lines), add_heading)
     every_line = list(_render_section_lines(section, origin, has_all=True))
     if every_line != lines:
         all_title = f"{title}: all"
@@ -156,7 +159,7 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
     """Yield the lines of a section; without `has_all` only the first rows of tables and lists."""
     blocks = [_render_notes(section)]
-    tables = [table.compact or table for table in section.all_tables]
+    tables = [table.compact or table for table in section.all_tables]  # few columns, for a phone
     for table, full_table in zip(tables, section.all_tables, strict=True):
         if len(tables) > 1:
             blocks.append([f"{escape_plain_text(full_table.caption)}:"])
@@ -167,7 +170,7 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     for finding in section.findings.findings:
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
-    for number, block in enumerate(filter(None, blocks)):
+    for number, block in enumerate(filter(None, blocks)):  # blank lines between blocks
         yield from ["", *block] if number else block
 
 
@@ -176,11 +179,11 @@ def _render_notes(section: Section) -> list[str]:
 
 
 def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
-    """Return the heading and the first rows of a table."""
-    hidden_count = len(lines) - 2 - _MAX_ROWS
-    if has_all or hidden_count <= 0:
+    """Return the heading and at most `_MAX_ROWS` rows of a table, the last one with the number of others."""
+    excess = len(lines) - 2 - _MAX_ROWS  # two lines are headers and rule
+    if has_all or excess <= 0:
         return lines
-    return [*lines[: _MAX_ROWS + 1], f"| and {hidden_count + 1:,} more |{' |' * (columns - 1)}"]
+    return [*lines[: 2 + _MAX_ROWS - 1], f"| and {excess + 1:,} more |{' |' * (columns - 1)}"]
 
 
 def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
@@ -194,6 +197,7 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
                 text = f"{format_code(item.label)} {render_text(item.text, origin)}".strip()
                 lines.append(f"- {symbol}{name}{text}")
         hidden_count = len(lines) - _MAX_ITEMS
+        # A line with the number takes as much space as one item.
         yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
         return
     groups_by_named = group_by(section.groups, lambda group: bool(group.name))
@@ -229,10 +233,10 @@ def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[st
         location_note = enclose(" (", format_first_items(locations, _MAX_LOCATIONS), ")")
         lines.append(f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}")
         lines += indent(format_code_block(entry.proposed_code, "hcl"), "  ").splitlines() if entry.proposed_code else []
-    for kind, similar in remaining_entries.items():
-        subjects = list_finding_subjects(similar)
+    for diagnostic_id, entries_of_id in remaining_entries.items():
+        subjects = list_finding_subjects(entries_of_id)
         subject_note = enclose(": ", escape_plain_text(format_instances(subjects, _MAX_NAMES)))
-        lines.append(f"- {len(similar):,} more {escape_plain_text(kind)}{subject_note}")
+        lines.append(f"- {len(entries_of_id):,} more {escape_plain_text(diagnostic_id)}{subject_note}")
     return lines
 
 
@@ -259,7 +263,7 @@ def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     location_note = enclose(" (", location, ")")
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
     detail, block = diagnostic.detail, ""
-    if "moved" in diagnostic.extra:
+    if "moved" in diagnostic.extra:  # the detail ends with a `moved` block
         detail, _, block = detail.partition("\n\n")
     if detail:
         lines += ["", *_render_detail(detail)]
@@ -271,7 +275,7 @@ def _render_detail(detail: str) -> Iterator[str]:
     in_list = False
     for line in detail.split("\n"):
         item = _ITEM.fullmatch(line)
-        if in_list != (item is not None):
+        if in_list != (item is not None):  # the list begins or ends
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
         in_list = item is not None

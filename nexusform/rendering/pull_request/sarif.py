@@ -41,7 +41,7 @@ def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[s
     for finding in findings:
         first_diagnostics.setdefault(finding.diagnostic.id, finding.diagnostic)
     rules = [_build_rule_descriptor(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]
-    numbers = {rule["id"]: number for number, rule in enumerate(rules)}
+    rule_indexes = {rule["id"]: number for number, rule in enumerate(rules)}
     driver: dict[str, Any] = {"name": "nexusform", "rules": rules}
     if version:
         driver["semanticVersion"] = version
@@ -49,7 +49,7 @@ def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[s
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Directory of the nexusform run."}}},
-        "results": [_build_finding_result(finding, numbers[finding.diagnostic.id], blocks) for finding in findings],
+        "results": [_build_finding_result(finding, rule_indexes[finding.id], blocks) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
@@ -86,14 +86,14 @@ def _build_help(rule: str, summary: str) -> dict[str, str]:
     }
 
 
-def _build_finding_result(finding: Finding, number: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
-    """Build one finding; `number` is the index of its rule."""
+def _build_finding_result(finding: Finding, rule_index: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
+    """Build one finding with its location: its own line, or else the block of its resource."""
     diagnostic = finding.diagnostic
     detail = enclose("\n\n", diagnostic.detail)
     detail += f"\n\n{PREEXISTING_NOTE}" if finding.is_preexisting else ""
     result: dict[str, Any] = {
         "ruleId": diagnostic.id,
-        "ruleIndex": number,
+        "ruleIndex": rule_index,
         "level": _SARIF_LEVELS[finding.level],
         "baselineState": "unchanged" if finding.is_preexisting else "new",
         "properties": {"weight": finding.level.value},

@@ -42,20 +42,20 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
         if row.kind != VM or row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)
-        down[cluster] += effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS
+        down[cluster] += effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS  # True counts as 1
         growth[cluster] += (effect is Effect.PLACED) - (effect in (Effect.REMOVED, Effect.LOST))
     for table in plan.placement_tables:
-        cluster = (table.site_id, table.cluster)
-        lost, after = down[cluster], table.total_count
-        before = after - growth[cluster]
-        if table.pool != _CONTROL_PLANE or not after:
+        if table.pool != _CONTROL_PLANE or not table.total_count:  # not for a removed control plane
             continue
-        if lost and lost * 2 >= after:  # no majority remains
-            yield f"{table.cluster} loses etcd quorum: {lost} of {after} control-plane VMs down at once"
+        cluster = (table.site_id, table.cluster)
+        down_count, after = down[cluster], table.total_count
+        before = after - growth[cluster]
+        if down_count and down_count * 2 >= after:  # no majority remains
+            yield f"{table.cluster} loses etcd quorum: {down_count} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
-            yield (f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum")
+            yield f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
     for upgrade in plan.upgrades:
-        for pool in upgrade.pools:
+        for pool in upgrade.pools:  # control planes were checked above
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
                 nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
                 yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
@@ -84,20 +84,22 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}
     for row in plan.placements:
-        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # `pool` is the workload of a pod
             _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
     protected_workloads: set[str] = set()
     for upgrade in plan.upgrades:
         protected_workloads |= {f"{upgrade.cluster}/{name}" for name in upgrade.protected_workloads}
     for (_, name), replicas in workloads.items():
-        if not replicas.up:
+        if not replicas.up:  # otherwise a pod is up at any time
             yield from _describe_downtime(name, replicas, is_protected=name in protected_workloads)
 
 
 def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
-    """Yield the downtime of a workload without undisturbed replicas. Drains wait for protected workloads."""
-    if not replicas.effects:
-        if replicas.removed and replicas.new:
+    """Yield the downtime of a workload without undisturbed replicas, if there is one. The drain of a protected workload
+    (by a PodDisruptionBudget) waits for new pods.
+    """
+    if not replicas.effects:  # pods are only removed and created
+        if replicas.removed and replicas.new:  # otherwise the workload is deleted or new
             replica_text = select_word_form(
                 replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
             )
@@ -106,6 +108,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
     text = _describe_replica_effects(replicas.effects)
     if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):
         yield f"{name} has no replica left: {text}"
+    # All pods are down at once: without a drain, or by the drains of one batch.
     elif replicas.removal_times == {_IMMEDIATE} or (len(replicas.removal_times) == 1 and not is_protected):
         yield f"{name} is down for some time: {text}"
 
@@ -113,7 +116,7 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
 def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
     """Count a pod as up (also if replaced in batches), removed, new, or disrupted at the removal of its node."""
     effect = compute_effect(pod)
-    is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
+    is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED  # an unplaced pod stays down
     if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):
         replicas.up += 1
     elif effect is Effect.REMOVED:
@@ -126,20 +129,19 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
-    """Return the removal time of each node in a batched upgrade."""
-    sizes: dict[tuple[str, str, str], int] = {}
+    """Return the removal time of each node in a batched upgrade, by every name of the node."""
+    batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:
         if upgrade.is_rolling:
             for pool in upgrade.pools:
-                size = pool.batch or pool.concurrent_vms
-                sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(size, 1)
+                batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
     removed_counts: Counter[tuple[str, str, str]] = Counter()
     batches: dict[int, _RemovalTime] = {}
     nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
-    rows = {id(row): row for row in nodes.values()}
+    rows = {id(row): row for row in nodes.values()}  # each once
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool_key = (row.site_id, row.cluster, row.pool)
-        batches[id(row)] = (*pool_key, removed_counts[pool_key] // sizes[pool_key])
+        batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])  # nodes in order of number
         removed_counts[pool_key] += 1
     return {node: batches[id(row)] for node, row in nodes.items()}
 
@@ -156,7 +158,7 @@ def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
     """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose ...`."""
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():
-        verbs[_VERBS[effect]] += count
+        verbs[_VERBS[effect]] += count  # two effects share a verb
     total = sum(verbs.values())
     if len(verbs) == 1:
         ((verb, plural_verb),) = verbs

@@ -47,8 +47,8 @@ class _EqualSites(Struct, frozen=True):
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table | None, str]:
-    """Return the figures of changed sites before and after, those with less capacity first, and a note about
-    the other sites. Without changes, or with `has_unchanged`, it has all sites. Equal sites share their rows.
+    """Return the figures of changed sites before and after, those with less capacity first, and a note about the other
+    sites. Without changes, or with `has_unchanged`, the table has all sites; without any site it is None.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     if not rows_by_site:
@@ -71,10 +71,12 @@ def build_capacity_table(
         table_rows = list(chain.from_iterable(rows))
     unchanged_count = len(figures) - len(changed) if changed else 0
     note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
-    return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
+    headers, caption = (scope, "before", "after"), "Capacity before and after"
+    return Table(headers, tuple(table_rows), figures=frozenset({1, 2}), caption=caption), note
 
 
 def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[Row]:
+    """Build a row per figure, a worse one highlighted. `prefix` names the sites in a table with several ones."""
     rows: list[Row] = []
     for figure in figures:
         after = StyledText(figure.after, Style.STRONG) if figure.is_worse else figure.after
@@ -91,7 +93,7 @@ def _build_site_figures(
     figures = {site: tuple(_list_figures(rows, free_label)) for site, rows in rows_by_site.items()}
     resources_by_site = group_by(other_capacity, lambda row: row.site_id)
     if resources_by_site.keys().isdisjoint(rows_by_site):
-        return figures
+        return figures  # without rows of `-` on every site
     for site in figures:
         figures[site] += tuple(_list_site_resource_figures(resources_by_site.get(site, [])))
     return figures
@@ -102,7 +104,7 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old = format_figure(before) if before else "-"
+        old = format_figure(before) if before else "-"  # a new site
         new = format_figure(after) if after else "-"
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
         yield _CapacityTableRow(label, old, new, is_worse)
@@ -116,7 +118,7 @@ def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[l
 
 
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
-    """Return "yes", or the clusters without certain surge capacity."""
+    """Return "yes", the clusters without surge capacity, or only uncertain ones; "-" without clusters."""
     insufficient, uncertain = _list_clusters_without_surge(capacities)
     if insufficient or uncertain:
         return f"{'no' if insufficient else 'unknown'}: {format_first_items(insufficient or uncertain, _MAX_NAMES)}"
@@ -124,9 +126,9 @@ def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
 
 
 def _compute_surge_deficit(capacities: Sequence[SpareCapacity]) -> int:
-    """Return a higher number for more clusters without certain surge capacity."""
+    """Return a higher number for more clusters without certain surge capacity, to compare before and after."""
     insufficient, uncertain = _list_clusters_without_surge(capacities)
-    return 2 * len(insufficient) + len(uncertain)
+    return 2 * len(insufficient) + len(uncertain)  # from uncertain to insufficient is also worse
 
 
 # The text and the deficit of a figure.
@@ -153,8 +155,9 @@ def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) 
     """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
         row = find_scarcest_resource(other_capacity, kind)
-        if row is None:
+        if row is None:  # the site has no such resource
             yield _CapacityTableRow(label, "-", "-", is_worse=False)
             continue
         old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
-        yield _CapacityTableRow(label, old, new, row.free is not None and row.free < (row.free_before or 0))
+        is_worse = row.free is not None and row.free < (row.free_before or 0)  # not if it is new
+        yield _CapacityTableRow(label, old, new, is_worse)

@@ -56,7 +56,7 @@ def build_stanzas(
     stanzas = []
     for change in plan.reported_changes:
         counts = placement_counts.get(change.address, NO_PLACEMENTS)
-        after = change.before if change.action is Action.FORGET else change.after
+        after = change.before if change.action is Action.FORGET else change.after  # a forgotten object is unchanged
         marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
         texts = _build_condensed_texts(
             change.before, change.after, counts, placements_follow=(detail is not ShownPlacements.NONE)
@@ -128,12 +128,11 @@ def _build_condensed_texts(
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
         changes = [f"{count:,} {outcome}" for count, outcome in counts.list_counts(kind)]
         if changes and (old or new):
-            # Nested placements cannot be counted here.
+            # The rows count changes only. Count the other entries, except in a nested map (by cluster and workload).
             if not KINDS[kind].is_nested:
                 names = [name for name in new if name in old and (kind, name) not in counts.objects]
-                kept = sum(1 for name in names if old[name] == new[name])
-                changed = len(names) - kept
-                count_pairs = [(kept, "kept"), (changed, "other changes")]
+                kept_count = sum(1 for name in names if old[name] == new[name])
+                count_pairs = [(kept_count, "kept"), (len(names) - kept_count, "other changes")]
                 changes += [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
@@ -150,7 +149,7 @@ def _build_condensed_texts(
 
 
 def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
-    """Return the predicted last condition, reached once everything that starts is ready."""
+    """Return the text for changed conditions: the predicted last one, reached once everything that starts is ready."""
     conditions = _get_changed_list(before, after, _CONDITIONS)
     if not conditions:
         return {}
@@ -170,13 +169,13 @@ def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
 
 
 def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
+    """Return the number of machines of a created or deleted rack as text; changed ones are listed by name."""
     machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)
-    is_kept = before is not None and after is not None
-    if is_kept or not machines:
+    if not machines or (before is not None and after is not None):
         return {}
     return {_MACHINES: f"({format_count(len(machines), 'machine')})"}
 
 
 def _get_mapping_attribute(side: _Side, name: str) -> dict[str, Any]:
-    plain = get_value_at_path(side, name)
-    return plain if plain.__class__ is dict else {}
+    value = get_value_at_path(side, name)
+    return value if value.__class__ is dict else {}

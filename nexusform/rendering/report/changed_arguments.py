@@ -30,7 +30,7 @@ _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return clauses about the changed arguments without computed values. `placement_clauses`: its placements."""
+    """Return clauses about the changed arguments; if none changed, `placement_clauses`, or the kind of change."""
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)
@@ -63,7 +63,7 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
     clauses = {}
     for name in names:
         fields = compare_manifests(get_value_at_path(change.before, name), get_value_at_path(change.after, name))
-        attribute = "" if any(field.title for field in fields) else f"{name} "
+        attribute = "" if any(field.title for field in fields) else f"{name} "  # a title names the object
         clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_manifest_changes(fields))
     return clauses
 
@@ -77,7 +77,7 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
         old, new = get_value_at_path(change.before, child.name), get_value_at_path(change.after, child.name)
         paths = describe_changed_paths(child.name, old, new, marks)
-        if len(paths) <= _MAX_PATHS:
+        if len(paths) <= _MAX_PATHS:  # more are described by their argument only
             clauses[child.name] = tuple(paths)
     return clauses
 
@@ -113,7 +113,7 @@ def _build_clauses(
             block_clauses = _describe_block(block, nested.schema if nested else None)
             blocks.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
     for (symbol, block_clauses), names in blocks.items():
-        if machines >= set(names):
+        if machines >= set(names):  # the blocks are machines
             subject = _format_machine_subject(names, symbol, len(machines))
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
@@ -132,7 +132,9 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block; equal blocks share them."""
+    """Return the clauses after the name of a block: of a created or deleted one its values other than defaults, unless
+    they are too long; else its changed arguments. Each has a leading space.
+    """
     if block.symbol in (CREATED, DELETED):
         texts = []
         for child in block.children:
@@ -152,7 +154,7 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     if schema is None:
         return True
     attribute = schema.attributes.get(name)
-    orders = map(get_order_attribute, schema.blocks)
+    orders = map(get_order_attribute, schema.blocks)  # they follow from the positions of blocks
     return attribute is not None and attribute.is_configurable and name not in orders
 
 
@@ -175,7 +177,7 @@ def _format_changed_value(node: DifferenceNode) -> str:
 
 
 def _format_scalar_change(node: DifferenceNode) -> str:
-    """Format a changed primitive value: old and new, `= 3`, `2 removed`."""
+    """Format a changed primitive value: `2 -> 3`, `= 3`, `2 removed`, or `changed` for long values."""
     old, new = format_scalar(node.old), format_scalar(node.new)
     if len(old) + len(new) > _MAX_VALUE_LENGTH:
         return "changed"
@@ -188,7 +190,7 @@ _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", C
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; with long values, by count."""
+    """Format changed parts by name: `"1" added, "8" removed`; by count if that is too long or a part has no name."""
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     names, counts = [], []
     for symbol, verb in _PART_VERBS.items():

@@ -26,16 +26,17 @@ def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[st
 
     tree = DeepDiff(old, new, view="tree", ignore_numeric_type_changes=True, threshold_to_diff_deeper=0)
     parts: list[tuple[Path, Any, Any]] = []
-    for levels in tree.values():
+    for levels in tree.values():  # by kind of difference
         for level in levels:
             old_part = _ABSENT if level.t1 is notpresent else level.t1
             new_part = _ABSENT if level.t2 is notpresent else level.t2
             parts.append(((name, *level.path(output_format="list")), old_part, new_part))
-    return [_describe_part(*part, is_hidden=_is_marked(part[0], marks)) for part in sorted(parts, key=_get_order)]
+    parts.sort(key=_get_order)
+    return [_describe_part(path, before, after, is_hidden=_is_marked(path, marks)) for path, before, after in parts]
 
 
 def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
-    """Return the sort key of a path: indexes by number before keys by text."""
+    """Return the sort key of a path: indexes by number (with nine digits) before keys by text."""
     return [(isinstance(step, str), step if isinstance(step, str) else f"{step:09}") for step in part[0]]
 
 
@@ -43,10 +44,10 @@ def _is_marked(path: Path, marks: Any) -> bool:
     """Return whether a mark at the path, above it or below it hides the value."""
     node = marks
     for step in path:
-        if node.__class__ is not dict:
+        if node.__class__ is not dict:  # the trie ends above the path, with a mark (True) or not
             return node is True
         node = node.get(step)
-    return node is not None
+    return node is not None  # a mark at the path, or a trie with marks below it
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
@@ -60,11 +61,11 @@ def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
 
 
 def _format_value(plain: Any) -> str:
-    """Format a value on one line, truncated if long; containers as their size."""
+    """Format a value on one line, truncated if long; containers as their size, except short objects without nesting."""
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:
-        entries = {name: value for name, value in plain.items() if value is not None}
+        entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
         if not any(value.__class__ in (dict, list) for value in entries.values()):
             text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
             if len(text) <= _MAX_VALUE_LENGTH:
@@ -82,7 +83,7 @@ def format_path(path: Path) -> str:
     for step in path[1:]:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif format_attribute_name(step) == step and "-" not in step:
+        elif format_attribute_name(step) == step and "-" not in step:  # readable after a dot
             text += f".{step}"
         else:
             text += f"[{quote_string(step)}]"

@@ -60,7 +60,7 @@ class DecisionLine(Struct, frozen=True):
 
 
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
-    """Return the lines of a plan; lines without content are omitted. A failed plan has no figures."""
+    """Return the lines of a plan; lines without content are omitted. A plan with errors has no figures."""
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
@@ -68,7 +68,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
             return (failure,)
         return (failure, DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))))
     decision = build_decision(plan)
-    losses_in_impact = describe_lost_vms(plan)
+    losses_in_impact = describe_lost_vms(plan)  # not to be repeated as a risk
     other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
     lines = (
         DecisionLine("Partial plan", tuple(_describe_partial_plan(plan))),
@@ -105,7 +105,9 @@ _VERBS: Final[Mapping[Effect, str]] = {
 
 
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
-    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`."""
+    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`. Clauses about running objects
+    share a sentence part; those about stopped, waiting and destroyed objects follow, after semicolons.
+    """
     counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
@@ -114,8 +116,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         stopped = format_count(figures.stopped, "VM")
         further_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
     if not clauses:
-        clauses = further_clauses or ["no running workload affected"]
-        further_clauses = []
+        clauses, further_clauses = further_clauses or ["no running workload affected"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -124,9 +125,8 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append("capacity never drops")
     if figures.minutes is not None:
         minutes = figures.minutes.max
-        duration = (
-            f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
-        )  # rounded up
+        hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
+        duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(counts, [Effect.WAITING])
     if plan.to_destroy:
@@ -146,7 +146,7 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     pools = chain.from_iterable(site.pools for site in plan.sites)
     total = len({pool.cluster for pool in pools})
     rows = select_vm_rows(plan, *_CHANGES)
-    if not rows or total <= _MIN_CLUSTERS:
+    if not rows or total <= _MIN_CLUSTERS:  # otherwise the changes name them
         return
     changed = {row.cluster for row in rows}
     verb = "new VMs" if {row.action for row in rows} == {PlacementAction.PLACE} else "VMs change"
@@ -158,6 +158,7 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
 
 
 def _describe_upgraded(plan: Plan) -> list[str]:
+    """Return a clause about the nodes re-created by upgrades of clusters; [] without any."""
     count = sum(upgrade.vms for upgrade in plan.upgrades)
     if not count:
         return []
@@ -176,7 +177,7 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
             continue
         if effect in _VERBS:
             clauses.append(_format_effect_clause(effect, rows))
-        else:
+        else:  # objects without their host
             clauses += format_effect_clauses(rows, [effect])
     return clauses
 
@@ -200,7 +201,7 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site; equal sites share a line."""
-    changed_rows = [row for row in rows if row.is_changed] or list(rows)
+    changed_rows = [row for row in rows if row.is_changed] or list(rows)  # without changes, every site
     groups = list(group_by(changed_rows, _format_capacity_figures).items())
     for text, equal_rows in groups[:_MAX_SITES]:
         names = format_names(row.site for row in equal_rows)
@@ -221,8 +222,8 @@ def _format_capacity_figures(row: SpareCapacitySummary) -> str:
     return f"at most {text}; data is missing" if row.lacks_data else text
 
 
-def _format_figure_change(before: Interval | None, after: Interval | None) -> str:
-    assert after is not None, "only existing sites have figures"
+def _format_figure_change(before: Interval | None, after: Interval) -> str:
+    """Format `46 -> 43`; `43` if the figure is unchanged, or the site is new (no figure before)."""
     if before is None or before == after:
         return _format_amount(after)
     return f"{_format_amount(before)} -> {_format_amount(after)}"
@@ -236,7 +237,7 @@ def _format_amount(count: Interval) -> str:
 
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
-    """Yield `no surge capacity for cluster-d; sufficient for the other 4`."""
+    """Yield `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`."""
     if not decision.upgrades:
         return
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
@@ -244,11 +245,11 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
     for upgrade in decision.upgrades:
         name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
         names.setdefault(upgrade.result, []).append(name)
-    if list(names) == [SUFFICIENT]:
+    if names.keys() == {SUFFICIENT}:
         yield "surge capacity for every cluster"
         return
     insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
-    unknown = list(chain.from_iterable(names.values()))
+    unknown = list(chain.from_iterable(names.values()))  # the only other result
     clauses = []
     if insufficient:
         clauses.append(f"no surge capacity for {format_names(insufficient)}")
@@ -293,7 +294,7 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     elif not racks:
         yield f"low; {chooser} rack and machine"
     else:
-        share = f"all {placed:,}" if racks == placed and placed > 2 else f"{racks:,} of {placed:,}"
+        share = f"all {placed:,}" if racks == placed > 2 else f"{racks:,} of {placed:,}"  # never `all 1` or `all 2`
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
         if not machines:
             yield f"{counts}; {chooser} the machines"
@@ -351,7 +352,7 @@ def _format_difference(difference: int) -> str:
 def list_blocking_reasons(plan: Plan) -> list[str]:
     """Return the violated separation rules and the blocking errors, without guard rails."""
     if not plan.is_rejected:
-        return []
+        return []  # the plan can be applied, with violated rules, too
     reasons = [f"by separation rule {rule}" for rule in list_blocking_rules(plan)]
     errors = list(select_own_errors(plan))
     if errors:
@@ -362,10 +363,10 @@ def list_blocking_reasons(plan: Plan) -> list[str]:
 
 
 def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield the errors of a plan without violations of separation rules and guard rails."""
+    """Yield the errors of a plan, except violations of separation rules and guard rails (reported on their own)."""
     broken_rules = list_blocking_rules(plan)
     for diagnostic in select_errors(plan.diagnostics):
-        if diagnostic.id != GUARD_RAIL and diagnostic.address not in broken_rules:
+        if diagnostic.id != GUARD_RAIL and diagnostic.address not in broken_rules:  # a violation has its rule's address
             yield diagnostic
 
 
@@ -377,6 +378,6 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 
 def list_blocking_rules(plan: Plan) -> list[str]:
-    """Return the addresses of separation rules blocking the plan."""
+    """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
     verdicts = (verdict for verdict in plan.separation_verdicts if verdict.satisfied != "always")
     return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]

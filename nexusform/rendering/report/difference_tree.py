@@ -104,15 +104,16 @@ class Comparison(Struct, frozen=True):
         names = {**old, **new}.keys()
 
         def compare_attribute(name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+            """Compare the values of one attribute; a changed one with a condensed text shows its text only."""
             if name in condensed_texts and old != new:
                 return DifferenceNode(
                     NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=condensed_texts[name]
                 )
             return self.compare_values(name, old, new, value_type, marks)
 
-        hidden_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
+        other_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}  # blocks follow below
         types = {name: attribute.type for name, attribute in schema.attributes.items()}
-        body = self._compare_parts(NodeKind.BLOCK, names - hidden_names, old, new, types, marks, compare_attribute)
+        body = self._compare_parts(NodeKind.BLOCK, names - other_names, old, new, types, marks, compare_attribute)
         blocks: list[DifferenceNode] = []
         for name in sorted(names & schema.blocks.keys()):
             blocks += self._compare_blocks(name, old, new, schema.blocks[name], marks.select_part(name, name))
@@ -126,7 +127,7 @@ class Comparison(Struct, frozen=True):
     def compare_values(
         self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks = NO_MARKS
     ) -> DifferenceNode:
-        """Compare two values and return their node; ABSENT means a missing value."""
+        """Compare two values and return their node, without details if one is nested too deep. ABSENT: missing."""
         if is_nested_too_deep(old) or is_nested_too_deep(new):
             return DifferenceNode(NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP)
         return self._compare_named(name, old, new, value_type, marks)
@@ -146,9 +147,9 @@ class Comparison(Struct, frozen=True):
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
-        """Compare the nested blocks of one type: those without labels like list elements, labelled ones by label."""
+        """Compare the nested blocks of one type: repeated ones without labels like list elements, others by label."""
         old, new = old_body.get(name), new_body.get(name)
-        if new is UNKNOWN:
+        if new is UNKNOWN:  # so are the number of blocks and their labels
             return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
         if not old and not new:
             return []
@@ -170,17 +171,17 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block. Parts omitted from its body may differ, such as null and a missing attribute."""
+        """Compare one nested block; it does not exist on a side with None."""
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
         if old is None:
             symbol = CREATED
         elif new is None:
             symbol = DELETED
-        elif not _is_equal(old, new):
+        elif not _is_equal(old, new):  # also for a part omitted from the body: null and a missing attribute
             symbol = CHANGED
         if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
-            symbol = REPLACED
+            symbol = REPLACED  # an agent pool is replaced without its cluster
         return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
 
     # --- values ---
@@ -188,21 +189,21 @@ class Comparison(Struct, frozen=True):
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
         """Build the node of a value without its name, by the kind of both sides."""
         symbol = _compute_symbol(old, new, value_type)
-        if marks.old is True or marks.new is True:
+        if marks.old is True or marks.new is True:  # sensitive as a whole
             mark_symbol = SAME if marks.old is marks.new else CHANGED
             return DifferenceNode(NodeKind.SENSITIVE, symbol or mark_symbol, note=_compute_mark_note(old, new, marks))
-        classes = {side.__class__ for side in (old, new) if side is not ABSENT}
-        if classes == {dict}:
+        value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
+        if value_classes == {dict}:
             node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
-        if classes == {list}:
+        if value_classes == {list}:
             return self._compare_sequences(
                 symbol, _replace_absent(old, []), _replace_absent(new, []), value_type, marks
             )
-        if classes == {str}:
+        if value_classes == {str}:
             return self._compare_strings(symbol, old, new)
-        if dict in classes or list in classes:
-            sides = ((old, ABSENT), (ABSENT, new))
+        if dict in value_classes or list in value_classes:  # a structure on one side only, or of another class
+            sides = ((old, ABSENT), (ABSENT, new))  # one value is deleted, the other created
             children = tuple(self._build_node(before, after, value_type, marks) for before, after in sides)
             return DifferenceNode(NodeKind.TYPE_CHANGED, symbol, children=children)
         return _create_leaf(symbol, old, new)
@@ -226,9 +227,9 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the parts with these names; keep those that differ or must be shown."""
+        """Compare the parts with these names; keep those that differ or must be shown. The caller adds the symbol."""
         is_map = kind is NodeKind.MAP
-        has_nulls = is_map or self.keep_null
+        has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
         important_names = frozenset() if is_map else _IMPORTANT
         children: list[DifferenceNode] = []
         part_count = width = 0
@@ -239,12 +240,12 @@ class Comparison(Struct, frozen=True):
                 continue
             part_count += 1
             width = max(width, measure_name_width(name, quote=is_map))
-            is_shown = self.show_unchanged or name in important_names
+            is_always_shown = self.show_unchanged or name in important_names
             part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
-            if not is_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
-                continue
+            if not is_always_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
+                continue  # a shortcut; equal values with marks can differ in sensitivity
             child = compare(name, old_value, new_value, part_type, part_marks)
-            if is_shown or child.symbol != SAME:
+            if is_always_shown or child.symbol != SAME:
                 children.append(child)
         hidden_count = part_count - len(children)
         return DifferenceNode(kind, SAME, children=tuple(children), hidden=hidden_count, width=width)
@@ -257,6 +258,7 @@ class Comparison(Struct, frozen=True):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
         for i, j in pair_elements(old, new):
+            # In a tuple the type depends on the position: the new one, or the old one of a removed element.
             element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
             sides = (_get_element(old, i), _get_element(new, j))
             children.append(self._build_node(*sides, element_type, marks.select_part(i, j)))
@@ -265,7 +267,7 @@ class Comparison(Struct, frozen=True):
 
     def _compare_sets(self, symbol: str, old: list[Any], new: list[Any], element_type: Type) -> DifferenceNode:
         """Compare sets. Their elements are added or removed, never changed; those of the old side come first."""
-        old_elements = {repr(element): element for element in old}
+        old_elements = {repr(element): element for element in old}  # elements can be unhashable
         new_elements = {repr(element): element for element in new}
         children = []
         for text in {**old_elements, **new_elements}:
@@ -277,7 +279,7 @@ class Comparison(Struct, frozen=True):
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
         """Compare strings: embedded JSON, several lines, or a leaf."""
         structures = (_parse_json(old), _parse_json(new))
-        if None not in structures:
+        if None not in structures:  # both sides are JSON, or one is absent
             structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
             return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
         old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
@@ -293,9 +295,9 @@ class Comparison(Struct, frozen=True):
 # --- sides -------------------------------------------------------------------------------------
 
 
-def _replace_absent(plain: Any, default: Any = None) -> Any:
+def _replace_absent(value: Any, default: Any = None) -> Any:
     """Return the value, or the default if it is absent."""
-    return default if plain is ABSENT else plain
+    return default if value is ABSENT else value
 
 
 def _get_element(elements: Sequence[Any], position: int | None, default: Any = ABSENT) -> Any:
@@ -317,7 +319,7 @@ def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
 
 
 def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
-    # Equal data may differ in sensitivity.
+    # Equal values (SAME) can have changed children: their sensitivity differs.
     return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
 
 
@@ -334,7 +336,7 @@ def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
         return True
     if old != new:
         return False
-    return value_type is not DYNAMIC or _is_equal_with_booleans(old, new)
+    return value_type is not DYNAMIC or _is_equal_with_booleans(old, new)  # a type allows only one of `1` and `true`
 
 
 def _is_equal_with_booleans(old: Any, new: Any) -> bool:
@@ -348,8 +350,8 @@ def _is_equal_with_booleans(old: Any, new: Any) -> bool:
 
 def _get_part_or_absent(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
     """Return the value of a part, or ABSENT if it is missing, or null without `has_nulls`."""
-    plain = side.get(name, ABSENT)
-    return ABSENT if plain is None and not has_nulls else plain
+    value = side.get(name, ABSENT)
+    return ABSENT if value is None and not has_nulls else value
 
 
 def measure_name_width(name: str, *, quote: bool = False) -> int:
@@ -379,7 +381,7 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Return the attributes with the source order of labelled blocks, unless remaining blocks swap positions."""
+    """Yield the attributes with the source order of labelled blocks, if blocks on both sides swap no positions."""
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
         if block.nesting is Nesting.MAP and not _is_reordered(old.get(attribute), new.get(attribute)):
@@ -388,7 +390,7 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
 
 def _is_reordered(old: Any, new: Any) -> bool:
     if old.__class__ is not list or new.__class__ is not list:
-        return False
+        return False  # the blocks are new, removed or unknown
     common_labels = set(old) & set(new)
     return [label for label in old if label in common_labels] != [label for label in new if label in common_labels]
 
@@ -398,7 +400,7 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
     labels: dict[str, None] = {}
     for side in (new, old):
         blocks = side.get(name)
-        if blocks.__class__ is not dict:
+        if blocks.__class__ is not dict:  # missing on this side, or unknown
             continue
         order = side.get(get_order_attribute(name))
         if order.__class__ is list:

@@ -45,7 +45,7 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
-    diagnostic = finding.diagnostic
+    diagnostic = finding.diagnostic  # False precedes True
     return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
 
 
@@ -88,7 +88,7 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_findings_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Split items into listed ones and remaining ones by id. Beyond a dozen of an id the first few are listed."""
+    """Split items into listed ones and, by id, remaining ones: of more than a dozen of an id, only the first few."""
     listed_items: list[T] = []
     remaining_items: dict[str, list[T]] = {}
     items = list(items)
@@ -111,7 +111,7 @@ def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
 
 def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
     """Build one entry per text, with all subjects of that text."""
-    # (id, text, proposed code) -> (subject, location) per warning
+    # (id, text, proposed code) -> (subject, location) of each warning
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
         subject, text = _split_warning_subject(warning)
@@ -119,15 +119,21 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
         group = warning.id, text, render_moved_block(moved["from"], moved["to"]) if moved else ""
         groups.setdefault(group, []).append((subject, format_location(warning.subject)))
     entries: list[FindingEntry] = []
-    for (kind, text, proposed_code), uses in groups.items():
-        subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
-        locations = tuple(dict.fromkeys(location for _, location in uses if location))
-        entries.append(FindingEntry(get_warning_level(kind), kind, subjects, text, locations, proposed_code))
+    for (diagnostic_id, text, proposed_code), warning_sources in groups.items():
+        entry = FindingEntry(
+            level=get_warning_level(diagnostic_id),
+            id=diagnostic_id,
+            subjects=tuple(dict.fromkeys(subject for subject, _ in warning_sources if subject)),
+            text=text,
+            locations=tuple(dict.fromkeys(location for _, location in warning_sources if location)),
+            proposed_code=proposed_code,
+        )
+        entries.append(entry)
     return tuple(sorted(entries, key=lambda entry: entry.level.order))
 
 
 def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
-    """Return the subject and the one-line text of a warning, from its `brief` or its first paragraph."""
+    """Return the subject ("" for none) and the one-line text of a warning, from `brief` or its first paragraph."""
     if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)

@@ -100,10 +100,10 @@ def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
 
 def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     """Format names or addresses as runs: `rack.r[0..7,9], rack.spare`."""
-    texts = group_by(fold_instances(names), lambda text: text.endswith("]"))
-    parts = texts.get(True, [])
-    if False in texts:
-        parts.append(format_names(texts[False], maximum))
+    texts_by_key_presence = group_by(fold_instances(names), lambda text: text.endswith("]"))
+    parts = texts_by_key_presence.get(True, [])
+    if False in texts_by_key_presence:  # without instance keys, names form runs by their numbers
+        parts.append(format_names(texts_by_key_presence[False], maximum))
     return format_first_items(parts, maximum)
 
 
@@ -116,7 +116,7 @@ def fold_instances(names: Iterable[str]) -> list[str]:
         if match:
             by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
         else:
-            by_block.setdefault(name, [])
+            by_block.setdefault(name, [])  # a name without a key
     return [f"{block}{_truncate_keys(keys)}" if keys else block for block, keys in by_block.items()]
 
 
@@ -134,12 +134,12 @@ def _build_content_key(group: PlacementLineGroup) -> object:
         return group.kind, group.lines
     if group.table is not None and group.lines:
         return group.kind, _normalize_lines(group)
-    return id(group)
+    return id(group)  # differs from that of any other group
 
 
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     """Replace the id of the site in the lines of a pool."""
-    assert group.table is not None, "only pools have a site"
+    assert group.table is not None, "the caller passes pools only"
     replace_site = partial(_replace_site, site=group.table.site_id)
     lines = []
     for line in group.lines:
@@ -159,8 +159,8 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
 
 
 def _format_numbers(prefix: str, runs: Sequence[NameRange]) -> str:
-    """Format names with one prefix, limited to one line: `rack1,2,4..7`."""
-    visible_runs = runs if len(runs) <= _MAX_SPANS else runs[: _MAX_SPANS - 4]
+    """Format names with one prefix, limited to one line: `rack1,2,4..7`, or the first runs and `and 5 more`."""
+    visible_runs = runs if len(runs) <= _MAX_SPANS else runs[: _MAX_SPANS - 4]  # the note takes the place of some
     hidden_count = sum(len(run.numbers) for run in runs[len(visible_runs) :])
     note = f" and {hidden_count:,} more" if hidden_count else ""
     return f"{prefix}{','.join(run.span for run in visible_runs)}{note}"
@@ -192,7 +192,7 @@ def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> s
 
 
 def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
-    """Return the runs of keys, each with its number of keys."""
+    """Return the texts of runs of keys, numbers before strings, each with its number of keys."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
     if len(numbers) == len(keys):
@@ -211,7 +211,7 @@ _Shape: TypeAlias = tuple[object, ...]
 
 
 class FoldedAddresses(Struct, frozen=True):
-    """Addresses that differ in one part: their positions and one text; `keys` lists instances the text counts."""
+    """Addresses that differ in one part: their positions and one text; `keys` are instance keys only counted in it."""
 
     members: tuple[int, ...]
     text: str
@@ -225,12 +225,13 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     with_keys: dict[object, list[int]] = {}
     without_keys: dict[object, list[int]] = {}
     for position, address in enumerate(addresses):
-        slot = _find_folded_key_position(address)
-        if slot is None:
+        key_position = _find_folded_key_position(address)
+        if key_position is None:
             group = (kinds[position], address.mode, address.type, address.module)
             without_keys.setdefault(group, []).append(position)
         else:
-            with_keys.setdefault((kinds[position], _remove_folded_key(address, slot), slot), []).append(position)
+            key_group = (kinds[position], _remove_folded_key(address, key_position), key_position)
+            with_keys.setdefault(key_group, []).append(position)
     folds = [_fold_addresses_by_key(members, addresses) for members in with_keys.values()]
     for members in without_keys.values():
         folds += _fold_addresses_by_name(members, addresses)
@@ -247,10 +248,10 @@ def _find_folded_key_position(address: Address) -> int | None:
     return None
 
 
-def _remove_folded_key(address: Address, slot: int) -> _Shape:
-    """Return the address without the key of that slot."""
-    modules = [(step.name, None if position == slot else step.key) for position, step in enumerate(address.module)]
-    return (tuple(modules), address.mode, address.type, address.name, None if slot == -1 else address.key)
+def _remove_folded_key(address: Address, key_position: int) -> _Shape:
+    """Return the parts of the address without the key at a position: of a module, or -1 for its own."""
+    modules = [(step.name, None if i == key_position else step.key) for i, step in enumerate(address.module)]
+    return (tuple(modules), address.mode, address.type, address.name, None if key_position == -1 else address.key)
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
@@ -258,30 +259,29 @@ def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address])
     first_address = addresses[members[0]]
     if len(members) == 1:
         return FoldedAddresses(tuple(members), str(first_address))
-    slot = _find_folded_key_position(first_address)
-    assert slot is not None, "folded by a key"
+    key_position = _find_folded_key_position(first_address)
+    assert key_position is not None, "folded by a key"
     keys: list[int | str] = []
     for member in members:
         address = addresses[member]
-        key = address.key if slot == -1 else address.module[slot].key
+        key = address.key if key_position == -1 else address.module[key_position].key
         assert key is not None, "of one shape"
         keys.append(key)
     text = format_keys(keys)
     if len(text) <= _MAX_KEYS_LENGTH:
-        return FoldedAddresses(tuple(members), _format_address(first_address, slot, text))
-    return FoldedAddresses(
-        tuple(members), _format_address(first_address, slot, f"[{len(keys):,} keys]"), format_names(map(str, keys))
-    )
+        return FoldedAddresses(tuple(members), _format_address(first_address, key_position, text))
+    text = _format_address(first_address, key_position, f"[{len(keys):,} keys]")
+    return FoldedAddresses(tuple(members), text, keys=format_names(map(str, keys)))
 
 
-def _format_address(address: Address, slot: int, keys: str) -> str:
-    """Format the address with a text in place of the key of that slot."""
+def _format_address(address: Address, key_position: int, keys: str) -> str:
+    """Format the address with a text in place of the key at a position: of a module, or -1 for its own."""
     steps: list[str] = []
     for position, step in enumerate(address.module):
-        key = keys if position == slot else _format_key(step.key)
+        key = keys if position == key_position else _format_key(step.key)
         steps.append(f"module.{step.name}{key}")
     data_prefix = ["data"] if address.mode == "data" else []
-    key_text = keys if slot == -1 else _format_key(address.key)
+    key_text = keys if key_position == -1 else _format_key(address.key)
     return ".".join([*steps, *data_prefix, address.type, f"{address.name}{key_text}"])
 
 
@@ -345,8 +345,8 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
     is_folded = len(tables) > maximum
     sites = []
     for site_id, site_tables in by_site.items():
-        members = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
-        rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in members]
+        similar_pools = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
+        rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in similar_pools]
         visible_rows = rows[:MAX_ROWS]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
@@ -364,14 +364,14 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
         if (named_rows := _restore_site_names(general_site.rows, members)) is not None:
             folded_sites.append(_merge_sites(general_site, named_rows, members))
             continue
-        for same_clusters in group_by(members, _list_general_clusters).values():
+        for same_clusters in group_by(members, _list_general_clusters).values():  # a row has several prefixes
             rows = _restore_site_names(general_site.rows, same_clusters) or general_site.rows
             folded_sites.append(_merge_sites(general_site, rows, same_clusters))
     return tuple(folded_sites)
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without names, to compare it with others."""
+    """Return the site without its name, and with general names in its rows: the key for folding."""
     rows = tuple(_normalize_site_specific_names(row, site) for row in site.rows)
     return replace(site, site="", names=(), rows=rows)
 
@@ -382,7 +382,7 @@ def _list_general_clusters(site: SitePools) -> tuple[str, ...]:
 
 
 def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Sequence[SitePools]) -> SitePools:
-    """Return the only site, or one for all members."""
+    """Return one site for all members: with these rows, but unchanged if there is only one."""
     if len(members) == 1:
         return members[0]
     names = tuple(member.site for member in members)
@@ -424,12 +424,11 @@ def _replace_site(text: str, site: str) -> str:
 
 def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]:
     """Group the pools by name, SKU and size, in the order of the first of each."""
-    tables_by_pool = group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count))
-    return list(tables_by_pool.values())
+    return list(group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)).values())
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build one row of several similar pools."""
+    """Build the row of one pool, or of several similar ones with a table each."""
     first_table = tables[0]
     per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))
@@ -484,13 +483,13 @@ def format_range(numbers: Iterable[int]) -> str:
 
 
 def _has_unexpected_spread(table: PlacementTable) -> bool:
-    """Return whether the spread of a pool differs from the expected one."""
+    """Return whether a pool is on more or fewer racks than expected, or a rack has another number of its VMs."""
     numbers = set(table.actual_vms_per_rack.values())
     return table.actual_racks != table.expected_racks or not numbers <= set(table.expected_vms_per_rack)
 
 
 def _describe_expected_spread(table: PlacementTable) -> str:
-    """Describe the expected spread and deviating racks: `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`."""
+    """Return `expected 4 per rack; rack3,6 get 5, rack7,8 get 3`, or "" if the spread is the expected one."""
     if not _has_unexpected_spread(table):
         return ""
     expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"
@@ -507,9 +506,8 @@ def _describe_expected_spread(table: PlacementTable) -> str:
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
     """Describe the expected spread of several pools that deviate from it."""
-    unexpected_tables = list(filter(_has_unexpected_spread, tables))
-    if not unexpected_tables:
+    unexpected = [table for table in tables if _has_unexpected_spread(table)]
+    if not unexpected:
         return ""
-    per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected_tables))
-    clusters = format_names(table.cluster for table in unexpected_tables)
-    return f"expected {per_rack} per rack for {clusters}"
+    per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
+    return f"expected {per_rack} per rack for {format_names(table.cluster for table in unexpected)}"

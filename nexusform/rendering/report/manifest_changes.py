@@ -41,11 +41,11 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
         return ()
     changes: list[FieldChange] = []
     keys = list({**before, **after})
-    uses = Counter((kind, name) for _, _, kind, name in keys)
+    title_counts = Counter((kind, name) for _, _, kind, name in keys)
     for key in keys:
         _, namespace, kind, name = key
         # The namespace is part of the title if the name is ambiguous: `Deployment shop/web`.
-        full_name = f"{namespace}/{name}" if namespace and uses[kind, name] > 1 else name
+        full_name = f"{namespace}/{name}" if namespace and title_counts[kind, name] > 1 else name
         title = f"{kind} {full_name}".strip()
         if key in before and key in after:
             changes += _compare_fields(title, before[key], after[key])
@@ -59,10 +59,9 @@ _Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, nam
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
-    """Return the documents of a text by key; none if the text is not such YAML."""
+    """Return the documents of a text by key; none if one is invalid, empty or no mapping, or two have the same key."""
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return {}
-    # Imported on demand.
     from nexusform.documents.yaml_documents import parse_yaml
 
     stream = parse_yaml("", text)
@@ -71,11 +70,10 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
     objects: dict[_Key, Mapping[str, Any]] = {}
     for document in stream.documents:
         body = document.data
-        if not isinstance(body, dict):
+        if not body or not isinstance(body, dict):
             return {}
         namespace, name = get_text(body, "metadata", "namespace"), get_text(body, "metadata", "name")
         objects[get_text(body, "apiVersion"), namespace, get_text(body, "kind"), name] = body
-    # Documents with the same key cannot be compared.
     return objects if len(objects) == len(stream.documents) else {}
 
 
@@ -85,7 +83,7 @@ def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     is_secret = old.get("kind") == "Secret"
     for path, before, after in _find_differences((), old, new):
         format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
-        # Format a path from its last list on, without `spec`: `containers[web].image`.
+        # Format a path from the field of its last list on, else without `spec`: `containers[web].image`, `replicas`.
         last_list = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
         steps = path[max(last_list - 1, 0) :]
         if len(steps) > 1 and steps[0] == "spec":
@@ -102,8 +100,8 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """Return the innermost differences."""
-    if old == new and (old.__class__ is bool) == (new.__class__ is bool):
+    """Return the innermost differences: of values that are not both mappings or both lists, or if one is empty."""
+    if old == new and (old.__class__ is bool) == (new.__class__ is bool):  # in Python, 1 equals True
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)
     if not before or not after or isinstance(old, dict) != isinstance(new, dict):
@@ -123,7 +121,7 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
     parts_by_name = {f"[{get_text(item, 'name')}]": item for item in value}
     if len(parts_by_name) == len(value) and all(isinstance(get_value_at_path(item, "name"), str) for item in value):
         return parts_by_name
-    return {f"[{position}]": item for position, item in enumerate(value)}
+    return {f"[{position}]": item for position, item in enumerate(value)}  # a name is missing or ambiguous
 
 
 def _replace_by_sensitive(value: Any) -> str:
@@ -163,6 +161,7 @@ def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
 
 
 def _describe_field(change: FieldChange) -> str:
+    """Return `+path new`, `-path`, `path old -> new`, or `path changed` for texts equal in short form."""
     if change.old == change.new:
         return f"{change.path} changed"
     if not change.old:

@@ -90,26 +90,27 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
+    # Without changes, no drift contributed to one.
     return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
-    """Fold rows with the same symbol and clauses; every row is in one fold."""
-    listed = list(rows)
-    kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in listed]
+    """Fold rows with similar addresses and the same symbol and clauses; every row is in one fold."""
+    unfolded = list(rows)
+    kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]  # equal to be folded
     folds = []
-    for fold in fold_addresses([row.address for row in listed], kinds):
-        members = tuple(listed[position] for position in fold.members)
+    for fold in fold_addresses([row.address for row in unfolded], kinds):
+        members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
         names = [row.name for row in members if row.name]
-        text = format_names(names) or fold.keys
+        name_text = format_names(names) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
             ObjectFold(
                 rows=members,
                 symbol=first_row.symbol,
                 label=plan_sentences.format_object_address(fold.text, first_row.deposed),
-                name=text,
+                name=name_text,
                 clauses=clauses,
             )
         )
@@ -125,7 +126,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
         key_text = members[0].label.removeprefix(str(addresses[0]))
         for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
             blocks = [members[number] for number in block_fold.members]
-            if len(blocks) == 1 or not key_text.startswith("["):
+            if len(blocks) == 1 or not key_text.startswith("["):  # the keys are those of a module
                 folded += blocks
             else:
                 rows = tuple(chain.from_iterable(block.rows for block in blocks))
@@ -137,7 +138,7 @@ def _build_fold_shape(fold: ObjectFold) -> object:
     """Return a value, equal for instances of blocks to fold; single and deposed objects have their own."""
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
-        return id(fold)
+        return id(fold)  # equal to no other
     address = first_row.address
     modules = tuple(step.name for step in address.module)
     keys = tuple(row.address.key for row in fold.rows)
@@ -147,7 +148,7 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
     """Replace the instance key at the end of clauses: for `ns["a"]`, `Namespace a` becomes `Namespace of its name`."""
     key = row.address.key
-    if not isinstance(key, str) or key.isdecimal():
+    if not isinstance(key, str) or key.isdecimal():  # in `PickN 2`, 2 is no name
         return row.clauses
     return tuple(
         f"{clause.removesuffix(key)}of its name" if _KIND_PREFIX.fullmatch(clause.removesuffix(key)) else clause
@@ -162,8 +163,8 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
     """Format the clauses of several objects: a count applies to each of them."""
     clauses = []
     for clause in row_clauses:
-        count, bracket, note = clause.partition(" (")
-        clauses.append(f"{count} each{bracket}{note}" if clause[:1].isdigit() else clause)
+        text, bracket, note = clause.partition(" (")  # `3 VMs each (tainted)`
+        clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
     return tuple(clauses)
 
 
@@ -171,14 +172,13 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
-    """Build the row of a change: its symbol, its name and its changed attributes."""
+    """Build the row of a change: for a whole object (created, read, deleted) its key facts, else its changes."""
     if change.after is None or change.action is Action.FORGET:
         attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
     if change.action in _WHOLE_OBJECT_ACTIONS:
-        facts = (fact(attributes) for fact in _FACTS)
-        clauses = tuple(filter(None, facts))
+        clauses = tuple(text for describe in _FACTS if (text := describe(attributes)))
     else:
         from nexusform.rendering.report.changed_arguments import describe_changes
 
@@ -201,7 +201,7 @@ _WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Actio
 
 
 def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
-    """Return the attributes without sensitive values."""
+    """Return the attributes, except sensitive ones and those with a sensitive part."""
     hidden_names = {path[0] for path in sensitive if path}
     if () in sensitive:  # the whole object
         return {}
@@ -212,17 +212,17 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     """Build the row of a change made outside of nexusform."""
     name = _find_name_missing_in_address(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
     if drift.after is None:
-        return ObjectRow(drift.address, "-", name, ("has been deleted",))
+        return ObjectRow(drift.address, symbol="-", name=name, clauses=("has been deleted",))
     from nexusform.rendering.report.changed_arguments import describe_drift
 
-    return ObjectRow(drift.address, "~", name, describe_drift(drift, schema) or ("has changed",))
+    clauses = describe_drift(drift, schema) or ("has changed",)
+    return ObjectRow(drift.address, symbol="~", name=name, clauses=clauses)
 
 
 def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:
     """Return the name of the object, or "" if its address contains it."""
     name = attributes.get("name")
-    address_names = {address.name, address.key}
-    return name if isinstance(name, str) and name not in address_names else ""
+    return name if isinstance(name, str) and name not in {address.name, address.key} else ""
 
 
 _REASON_NOTES: Final = {
@@ -247,8 +247,9 @@ def _format_change_note(change: Change) -> str:
     """Format the reason of the change, its import id and its previous address."""
     notes = []
     if change.action is Action.FORGET:
-        is_action = change.address.type == MACHINE_ACTION_TYPE
-        notes.append("removed from state, nothing is sent" if is_action else "removed from state, not destroyed")
+        is_machine_action = change.address.type == MACHINE_ACTION_TYPE  # no object to destroy
+        result = "nothing is sent" if is_machine_action else "not destroyed"
+        notes.append(f"removed from state, {result}")
         if change.reason.startswith("forgot_because_lifecycle"):
             notes.append("(destroy = false)")
     elif change.reason in _REASON_NOTES:
@@ -266,14 +267,14 @@ def _format_change_note(change: Change) -> str:
 def _describe_vms(attributes: _Attributes) -> str:
     """Return `33 VMs in 3 pools` or `7 VMs`; "" without VMs."""
     count = attributes.get("node_count")
-    if not isinstance(count, int):
+    if not isinstance(count, int):  # a VNF, or an object without VMs
         vnfcs = attributes.get("vnfcs")
         return format_count(len(vnfcs), "VM") if isinstance(vnfcs, dict) and vnfcs else ""
     pools = attributes.get("agent_pool")
     if not isinstance(pools, dict):
         return format_count(count, "VM")
-    number = len(pools) + (attributes.get("control_plane") is not None)
-    return f"{format_count(count, 'VM')} in {format_count(number, 'pool')}"
+    pool_count = len(pools) + (attributes.get("control_plane") is not None)  # its VMs are a pool, too
+    return f"{format_count(count, 'VM')} in {format_count(pool_count, 'pool')}"
 
 
 def _describe_machines(attributes: _Attributes) -> str:
@@ -296,18 +297,17 @@ def _read_text(attributes: _Attributes, name: str) -> str:
 def _describe_machine_action(attributes: _Attributes) -> str:
     """Return the action and machine of a machine action, `ACTION of MACHINE`; "" for other objects."""
     if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
-        return ""
+        return ""  # only machine actions have both
     return f"{attributes.get('action')} of {attributes['machine_id'].rpartition('/')[2]}"
 
 
 def _describe_location(attributes: _Attributes) -> str:
     """Return `location east`; "" without a location."""
-    location = _read_text(attributes, "location")
-    return enclose("location ", location)
+    return enclose("location ", _read_text(attributes, "location"))
 
 
 def _describe_status(attributes: _Attributes) -> str:
-    """Return the status of an object that is not active."""
+    """Return the status of an object; "" if it is active, or without a status."""
     status = _read_text(attributes, "status")
     return "" if status == "active" else status
 

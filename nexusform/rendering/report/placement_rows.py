@@ -81,8 +81,7 @@ class PlacementLine(Struct, frozen=True):
     @property
     def remark(self) -> str:
         """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
-        text = join_texts((self.trigger, self.doubt), "; ")
-        return enclose("(", text, ")")
+        return enclose("(", join_texts((self.trigger, self.doubt), "; "), ")")
 
 
 class PlacementLineGroup(Struct, frozen=True):
@@ -118,8 +117,7 @@ class PlacementSummary(Struct, frozen=True):
     @property
     def has_objects(self) -> bool:
         """Whether there is any object."""
-        counts = (self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget)
-        return any(counts)
+        return any((self.place, self.move, self.remove, self.keep, self.update, self.lose, self.forget))
 
     @property
     def losses(self) -> list[tuple[str, int]]:
@@ -134,7 +132,7 @@ class PlacementSummary(Struct, frozen=True):
         """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay Pending`."""
         counts: Counter[tuple[Effect, str]] = Counter()
         for effect_count in self.select_effects(*_NOTE_EFFECTS):
-            state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state
+            state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state  # its verb has no state
             counts[_NOTE_EFFECTS[effect_count.effect], state] += effect_count.count
         return [f"{count:,} {format_effect_verb(*key, count)}" for key, count in counts.items()]
 
@@ -158,14 +156,14 @@ OUTCOMES: Mapping[Effect, str] = {
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
-    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`. Moves and losses are highlighted."""
+    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`, with moves and losses highlighted."""
     moves = f"{summary.move:,} to move"
     clauses = [
         f"{summary.place:,} to place",
         paint(moves, "bold", "yellow") if summary.move else moves,
         f"{summary.remove:,} to remove",
         f"{summary.keep:,} kept",
-    ]
+    ]  # these also if 0
     if summary.update:
         clauses.append(f"{summary.update:,} to update")
     for host, number in summary.losses:
@@ -173,13 +171,13 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
         clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
         clauses.append(f"{summary.forget:,} forgotten")
-    rejected = sum(effect_count.count for effect_count in summary.select_effects(Effect.NOT_CREATED))
-    return [*clauses, f"{rejected:,} not created"] if rejected else clauses
+    not_created = sum(effect_count.count for effect_count in summary.select_effects(Effect.NOT_CREATED))
+    return [*clauses, f"{not_created:,} not created"] if not_created else clauses
 
 
 def describe_placement_effect(effect: Effect, state: str) -> str:
-    """Return the outcome of an effect in a word or two."""
-    if effect is Effect.RECREATED and state:
+    """Return the outcome of an effect in a word or two; of a pod without a node, its state (`Pending`)."""
+    if effect is Effect.RECREATED and state:  # the only state of re-created objects is `predicted`
         return "re-created, predicted in place"
     return OUTCOMES.get(effect) or state
 
@@ -199,7 +197,7 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 
 
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
-    """Yield the rows to show: kept ones only with `all`, observations (kept, with a trigger) always."""
+    """Yield the rows to show: all changes; kept objects only with `all`, or with a trigger (found elsewhere)."""
     for row in plan.placements:
         if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
             yield row
@@ -209,24 +207,25 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return the total, then one summary per kind if there are several kinds."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        counts[row.kind][_get_displayed_action(row)] += compute_effect(row) is not Effect.NOT_CREATED
+        if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
+            counts[row.kind][_get_displayed_action(row)] += 1
     # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
-    rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
-    unlisted = max(0, plan.unchanged_count - rows_kept)
-    counts[VM][PlacementAction.KEEP] += unlisted
+    kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
+    kept_without_row = max(0, plan.unchanged_count - kept_rows)
+    counts[VM][PlacementAction.KEEP] += kept_without_row
     effects = count_effects(plan.placements)
-    if unlisted:
-        effects = (*effects, EffectCount(VM, Effect.UNCHANGED, "", unlisted))
+    if kept_without_row:
+        effects = (*effects, EffectCount(kind=VM, effect=Effect.UNCHANGED, state="", count=kept_without_row))
     total = _build_summary("", sum(counts.values(), Counter()), effects)
     effects_by_kind = group_by(effects, lambda effect_count: effect_count.kind)
     kinds = sorted((kind for kind in counts if counts[kind].total()), key=get_kind_order)
     if len(kinds) < 2:
-        return (total,)
+        return (total,)  # the summary of a single kind would repeat it
     return (total, *(_build_summary(kind, counts[kind], effects_by_kind.get(kind, ())) for kind in kinds))
 
 
 def _get_displayed_action(row: PlacementChange) -> PlacementAction:
-    """Return the action on an object. A VM without a machine exists, so its row is a move; it is placed."""
+    """Return the action to show: PLACE for an existing VM without a machine (its row is a move), else the row's own."""
     is_placed = row.kind == VM and compute_effect(row) is Effect.PLACED
     return PlacementAction.PLACE if is_placed else row.action
 
@@ -244,9 +243,9 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     pools = set()
     for upgrade in plan.upgrades:
         if not upgrade.is_rolling:
-            continue
+            continue  # RECREATION_VERBS has AT_ONCE for the other triggers
         for pool in upgrade.pools:
-            if pool.vms > 1 and pool.batches == 1 and not pool.surges:
+            if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
     return frozenset(pools)
 
@@ -269,10 +268,10 @@ def build_placement_groups(
     }
     simultaneous_pools = find_pools_recreated_at_once(plan)
     groups = []
-    for pool in dict.fromkeys([*tables, *rows_by_pool]):
-        pool_rows = rows_by_pool.get(pool, [])
+    for pool_key in dict.fromkeys([*tables, *rows_by_pool]):
+        pool_rows = rows_by_pool.get(pool_key, [])
         if pool_rows or detail is ShownPlacements.ALL:
-            table = tables.get(pool)
+            table = tables.get(pool_key)  # pods, bindings and removed clusters have none
             groups.append(_build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools))
     # VM lines have no group name, so they precede those of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
@@ -282,7 +281,9 @@ _PoolKey: TypeAlias = tuple[str, str, str, str]
 
 
 def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
-    """Return the key of the pool of a row: plain VMs share one by site and block, others have one by address."""
+    """Return the key for grouping rows by pool. Plain VMs (outside of clusters, the `cluster` is their resource block)
+    are grouped by site and block, other objects by the address of their resource instance.
+    """
     if cluster == str(address.config_address):
         return (site_id, cluster, kind, pool)
     return ("", str(address), kind, pool)
@@ -295,12 +296,12 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of one pool; rows with the same action and trigger form a run."""
-    kind = rows[0].kind if rows else VM
+    """Build the lines of one pool; rows with equal action, trigger, states, effect and certainty form a run."""
+    kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
     runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
     for row in rows:
-        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
+        effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)  # also if in place
         doubt = format_uncertainty_mark(row)
         run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
         runs.setdefault(run_key, []).append(row)
@@ -315,9 +316,9 @@ def _build_pool_group(
 
 
 def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlacements) -> frozenset[str]:
-    """Return the triggers of re-created nodes to show in one line."""
+    """Return the triggers of re-created nodes to show in one line: those of many nodes, and any rolling upgrade."""
     if detail is ShownPlacements.ALL:
-        return frozenset()
+        return frozenset()  # every node has its own line
     counts = Counter(row.trigger for row in rows if row.trigger in RECREATION_VERBS)
     return frozenset(trigger for trigger, count in counts.items() if trigger == ROLLING or count > MAX_SINGLE_MOVES)
 
@@ -332,7 +333,7 @@ def _get_group_name(row: PlacementChange) -> str:
 def _build_run_lines(
     run: Sequence[PlacementChange], detail: ShownPlacements, location_formatter: LocationFormatter
 ) -> list[PlacementLine]:
-    """Build the lines of a run: one per row, or one for all."""
+    """Build the lines of a run (similar rows of a pool): one for all; with `all` or for a few moves, one per row."""
     is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
     max_single_lines = MAX_SINGLE_MOVES if is_move else 1
     if detail is ShownPlacements.ALL or len(run) <= max_single_lines:
@@ -345,11 +346,11 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     first_row = run[0]
     state_before, state_after = _get_states(first_row)
     effect, state = compute_effect(first_row), describe_state(first_row)
-    waiting_state = "" if effect is Effect.RECREATED else state
+    waiting_state = "" if effect is Effect.RECREATED else state  # `predicted` is in the verb
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
-    if origin == target:
+    if origin == target:  # both were shortened to racks, or there is neither
         source_racks = _collect_racks(row.source for row in run)
         if source_racks and source_racks == _collect_racks(row.target for row in run):
             target = "the same racks"
@@ -391,24 +392,24 @@ _States: TypeAlias = tuple[str, str]
 
 
 def _get_states(row: PlacementChange) -> _States:
-    """Return the states before and after of an updated object; both are empty if equal."""
+    """Return the states before and after of an updated object; both are empty if equal, and for other actions."""
     if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""
-    state = KINDS[row.kind].get_state
-    before, after = state(row.source), state(row.target)
+    get_state = KINDS[row.kind].get_state
+    before, after = get_state(row.source), get_state(row.target)
     return ("", "") if before == after else (before, after)
 
 
 def _get_sort_key(row: PlacementChange) -> tuple[int, int, str]:
-    """Return the sort key of a row: numbers by value, then keys."""
+    """Return the sort key of a row: numbers by value, then `for_each` keys as text."""
     number = _get_number_or_key(row)
     return (0, number, "") if isinstance(number, int) else (1, 0, number)
 
 
 def _get_number_or_key(row: PlacementChange) -> int | str:
-    """Return the number in the pool, or the instance key of a plain VM."""
+    """Return the number in the pool, or the instance key of a plain VM (outside of clusters)."""
     key = row.address.key
-    if key is None or row.cluster != str(row.address.config_address):
+    if key is None or row.cluster != str(row.address.config_address):  # the `cluster` of a plain VM is its block
         return row.number
     return key
 
@@ -429,15 +430,15 @@ def get_leaving_verb(line: PlacementLine) -> str:
     """Return `leaves`, `loses` or `is forgotten and stays on` for objects removed, lost or forgotten, else ""."""
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
-        verbs = _PENDING_DEPARTURE
+        verbs = _PENDING_DEPARTURE  # the origin is a state, not a location
     return select_word_form(line.count, *verbs) if verbs else ""
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row, without an origin unless the object leaves it."""
+    """Build the line of one row, without an origin if the object neither leaves it nor was found elsewhere."""
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
-    if effect is Effect.MOVED and origin == target:  # another node of the same machine
+    if effect is Effect.MOVED and origin == target:  # equal only in short form: another node of the same machine
         origin, target = _format_row_locations(row, format_location_text)
     is_location_updated = effect is Effect.UPDATED and origin != target
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
@@ -459,12 +460,12 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
 def get_action_text(line: PlacementLine) -> str:
     """Return the text before the target of objects without an origin: `re-created in place:`, `stays`."""
     if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
-        return line.state or RECREATION_VERBS[line.trigger]
+        return line.state or RECREATION_VERBS[line.trigger]  # the state, if any, is AT_ONCE
     match line.effect:
         case Effect.RECREATED:
             return f"{describe_placement_effect(Effect.RECREATED, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
-            return ""
+            return ""  # the other states follow `stays`: `stays Pending`
         case Effect.WAITING | Effect.STILL_WAITING:
             return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
@@ -500,10 +501,9 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
         return format_count(len(rows), run_noun)
     prefixes = set(map(_get_name_prefix, rows))
     prefix = prefixes.pop()
-    if prefix is not None and not prefixes:
+    if prefix is not None and not prefixes:  # the only prefix; each name ends with its number
         numbers = [number for number in map(_get_number_or_key, rows) if isinstance(number, int)]
-        ranges = group_ranges(sorted(numbers))
-        spans = [str(low) if low == high else f"{low}..{high}" for low, high in ranges]
+        spans = [str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers))]
         return f"{prefix}{','.join(spans)}"
     if len(rows) <= MAXIMUM_NAMES:
         return ", ".join(row.object for row in rows)
@@ -511,7 +511,7 @@ def _format_run_label(rows: Sequence[PlacementChange]) -> str:
 
 
 def _get_name_prefix(row: PlacementChange) -> str | None:
-    """Return the name of an object without its final number, or None without one."""
+    """Return the name of an object without its final number; None if it does not end with it."""
     number = _get_number_or_key(row)
     if isinstance(number, int) and row.object.endswith(str(number)):
         return row.object[: -len(str(number))]

@@ -78,38 +78,39 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
     """Yield a line on the loss of one machine, and one on the loss of one rack."""
-    for lost, get_effect in _LOSS_EFFECTS.items():
-        known = [(row.cluster, effect) for row in rows if (effect := get_effect(row)) is not None]
-        if not known:
+    for hardware, get_effect in _LOSS_EFFECTS.items():
+        effects = [(row.cluster, effect) for row in rows if (effect := get_effect(row)) is not None]
+        if not effects:  # not computed
             continue
         clauses = []
-        for cluster, effect in known:
+        for cluster, effect in effects:
             if effect.waiting_pods:
                 pods = f"{format_count(effect.waiting_pods, 'pod')} of {cluster}"
                 verb = select_word_form(effect.waiting_pods, "has", "have")
                 clauses.append(f"{pods} {verb} no node without {effect.lost}")
         text = format_first_items(clauses, _MAX_CLUSTERS, "; ") or "all pods have a node"
-        yield f"{name}, one {lost} down: {text}"
+        yield f"{name}, one {hardware} down: {text}"
 
 
 def describe_unselected_cluster(row: Feasibility) -> str:
     """Describe the feasibility on an unselected cluster: `west would run it`."""
-    describe = _DESCRIPTIONS.get(row.result)
+    describe = _DESCRIPTIONS.get(row.result)  # none if it runs
     return describe(row) if describe is not None else f"{row.cluster} would run it"
 
 
 def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
+    """Return `runs on 3 of 4` clusters, then the other clusters by result."""
     rows_by_result = group_by(rows, lambda row: row.result)
-    running = len(rows_by_result.get(FeasibilityResult.RUNS, []))
-    clauses = [f"runs on {running:,} of {len(rows):,}"]
+    running_count = len(rows_by_result.get(FeasibilityResult.RUNS, []))
+    clauses = [f"runs on {running_count:,} of {len(rows):,}"]
     for result, describe in _DESCRIPTIONS.items():
         if result in rows_by_result:
-            texts = list(map(describe, rows_by_result[result]))
-            clauses.append(format_first_items(texts, _MAX_CLUSTERS, "; "))
+            clauses.append(format_first_items(list(map(describe, rows_by_result[result])), _MAX_CLUSTERS, "; "))
     return "; ".join(clauses)
 
 
 def _describe_missing_nodes(row: Feasibility) -> str:
+    """Return `west needs 2 more nodes in pool workers (site capacity: yes)`; the pool may be unknown."""
     nodes = []
     for pool, count in row.missing_pools.items():
         text = format_count(count, "more node")
@@ -187,20 +188,20 @@ _AZURE_RULE: Final = (
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
     """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
     sites = {site.id: site for site in plan.sites}
-    # The largest SKU of a site comes first, so in reverse it is the one kept.
+    # The largest SKU of a site comes first, so in reverse it overwrites the others.
     capacities = {row.site_id: row.after for row in reversed(plan.capacity)}
     for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
         rows = list(group)
-        place = f" on {sites[site_id].name}" if len(sites) > 1 else ""
-        # Count the compute machines of active racks: in service, or with a status.
         site = sites[site_id]
+        scope = f" on {site.name}" if len(sites) > 1 else ""
+        # Count the compute machines of active racks: in service but for temporary reasons, or with a status.
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         total = 0
         for machine in site.machines:
             if machine.exists_after and machine.facts.rack not in planned_racks:
                 reasons = set(machine.facts.unschedulable_reason.split(", "))
                 total += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS
-        sentences = [f"Out of service{place}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
+        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
         capacity = capacities.get(site_id)
         if capacity is not None:
             reduced = capacity.free_interval_after_rack_loss
@@ -212,11 +213,11 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 
 def _describe_groups(rows: Sequence[OutOfService]) -> str:
     """Return `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, the largest group first."""
-    groups = Counter(_describe_status(row.status) for row in rows)
-    ordered = sorted(groups.items(), key=lambda entry: (-entry[1], entry[0]))  # by number, then by text
+    counts = Counter(_describe_status(row.status) for row in rows)
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
     texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
-    remaining = sum(count for _, count in ordered[_MAX_GROUPS:])
-    return "; ".join([*texts, f"{remaining:,} more"] if remaining else texts)
+    hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
+    return "; ".join([*texts, f"{hidden_count:,} more"] if hidden_count else texts)
 
 
 def _describe_status(status: MachineStatus) -> str:

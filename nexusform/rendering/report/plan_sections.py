@@ -68,7 +68,7 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     machines = chain.from_iterable(site.machines for site in plan.sites)
     has_statuses = any(machine.facts.status is not None for machine in machines)
     if not (has_statuses or plan.machine_actions or plan.feasibility):
-        return NO_SECTION
+        return NO_SECTION  # without importing the sentences
     from nexusform.rendering.report.plan_conditions import describe_plan_conditions
 
     return Section("", describe_plan_conditions(plan), name="conditions")
@@ -79,11 +79,10 @@ def build_site_section(view: PlanReportData) -> Section:
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
-    if not rows:
+    if not rows:  # `view.sites` is empty for a single site
         return NO_SECTION
     table_rows = []
-    for row in rows:
-        # Only the name of a single site is a link.
+    for row in rows:  # one site, or several similar ones; only the name of a single site is a link
         name = StyledText(row.name, Style.SITE if row.sites == 1 else Style.STRONG)
         table_rows.append(Row((name, row.delta, row.summary)))
     table = Table(("site", "VMs", "changes"), tuple(table_rows))
@@ -131,27 +130,30 @@ def build_count_section(view: PlanReportData) -> Section:
 
 
 def _build_resource_count_table(plan: Plan) -> Table:
-    counts: dict[str, Counter[str]] = {}
+    """Build the table of added, changed and destroyed objects, with a row per resource type."""
+    counts_by_type: dict[str, Counter[str]] = {}
     for change in plan.changes:
         if change.action in _COUNT_COLUMNS:
-            counts.setdefault(change.address.type, Counter()).update(_COUNT_COLUMNS[change.action])
+            counts_by_type.setdefault(change.address.type, Counter()).update(_COUNT_COLUMNS[change.action])
     rows = []
-    for resource_type, count in sorted(counts.items()):
-        rows.append(Row((resource_type, f"{count['add']:,}", f"{count['change']:,}", f"{count['destroy']:,}")))
-    return Table(("type", "add", "change", "destroy"), tuple(rows), frozenset({1, 2, 3}), "Resources")
+    for resource_type, counts in sorted(counts_by_type.items()):
+        rows.append(Row((resource_type, f"{counts['add']:,}", f"{counts['change']:,}", f"{counts['destroy']:,}")))
+    heads = ("type", "add", "change", "destroy")
+    return Table(heads, tuple(rows), figures=frozenset({1, 2, 3}), caption="Resources")
 
 
 def _build_trigger_count_table(plan: Plan) -> Table:
+    """Build the table of objects by kind, action and trigger, in the order of kinds and actions."""
     actions = tuple(PlacementAction)
-    rows_by_order: Counter[tuple[int, int, str, str]] = Counter()
+    counts: Counter[tuple[int, int, str, str]] = Counter()
     for row in plan.placements:
         if row.trigger:
-            rows_by_order[get_kind_order(row.kind), actions.index(row.action), row.trigger, row.kind] += 1
+            counts[get_kind_order(row.kind), actions.index(row.action), row.trigger, row.kind] += 1
     rows = []
-    for (_, action, trigger, kind), count in sorted(rows_by_order.items()):
-        rows.append(Row((get_kind_title(kind), actions[action].value, trigger, f"{count:,}")))
+    for (_, action_index, trigger, kind), count in sorted(counts.items()):
+        rows.append(Row((get_kind_title(kind), actions[action_index].value, trigger, f"{count:,}")))
     heads = ("kind", "action", "trigger", "count")
-    return Table(heads, tuple(rows), frozenset({3}), "Placements by trigger")
+    return Table(heads, tuple(rows), figures=frozenset({3}), caption="Placements by trigger")
 
 
 # --- consequences ------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
     _, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
     if not other_note:
-        return NO_SECTION
+        return NO_SECTION  # `build_capacity_section` shows every site
     table, _ = build_capacity_table(view.plan.capacity, view.plan.other_capacity, has_unchanged=True)
     return Section("Spare capacity of every site", table=table, is_folded=True)
 
@@ -185,7 +187,8 @@ def build_upgrade_section(view: PlanReportData) -> Section:
     for upgrade in view.plan.upgrades:
         caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, frozenset({2, 3, 4, 5}), caption))
+        tables.append(Table(heads, rows, figures=frozenset({2, 3, 4, 5}), caption=caption))
+    # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
     title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
     return Section(title, tables=tuple(tables), name="upgrades")
 
@@ -213,13 +216,13 @@ def build_rule_section(view: PlanReportData) -> Section:
 
 
 def _describe_separation_rule(verdict: SeparationVerdict) -> str:
-    """Return `(machine, deny) holds always, in the plan and in 100 samples`."""
+    """Return `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`."""
     rule = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}"
     samples = f"{verdict.sample_count:,} samples"
     if verdict.satisfied == "always":
         return f"{rule}, in the plan and in {samples}" if verdict.sample_count else f"{rule}, in the plan"
-    runs = f", in {verdict.satisfied_count:,} of {samples}" if verdict.sample_count else ""
-    return f"{rule}{runs}; {format_count(len(verdict.violations), verdict.scope)} shared"
+    sample_share = f", in {verdict.satisfied_count:,} of {samples}" if verdict.sample_count else ""
+    return f"{rule}{sample_share}; {format_count(len(verdict.violations), verdict.scope)} shared"
 
 
 def build_check_section(view: PlanReportData) -> Section:
@@ -235,7 +238,7 @@ def build_check_section(view: PlanReportData) -> Section:
 def build_rollout_section(view: PlanReportData) -> Section:
     """Build the steps of rollouts; times are the earliest."""
     if not view.plan.rollouts:
-        return NO_SECTION
+        return NO_SECTION  # otherwise the note alone would be content
     # A table of start time, stage or wave, and action per rollout, in plan order.
     tables = []
     for rollout in view.plan.rollouts:
@@ -248,7 +251,7 @@ def build_rollout_section(view: PlanReportData) -> Section:
 def _build_step_row(step: RolloutStep) -> Row:
     """Build the row of a step: its earliest start, its stage or wave, and its action."""
     start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
-    if not step.stage:
+    if not step.stage:  # a rolling update instead of a staged run
         stage = f"wave {step.group}"
     elif step.kind == "delete":
         stage = "delete stage"
@@ -303,11 +306,11 @@ def build_pool_section(view: PlanReportData) -> Section:
 
 
 def build_new_pool_section(view: PlanReportData) -> Section:
-    """Build the pools with many new VMs; with fewer, the pools with an unexpected spread."""
+    """Build the pools with many new VMs. Fewer are listed one by one; then only pools with an unexpected spread."""
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
     if _has_many_new_vms(view.plan):
         return section
-    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))
+    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))  # the note states it
     return replace(section, tables=unexpected) if unexpected else NO_SECTION
 
 
@@ -315,27 +318,28 @@ def build_all_pools_section(view: PlanReportData) -> Section:
     """Build a table per site with a row per pool, changed or not, those of changed sites first."""
     changed_sites = {row.name for row in view.sites if row.has_changes}
     sites = build_site_pools(view.plan, view.plan.placement_tables)
-    ordered = sorted(sites, key=lambda site: bool(changed_sites) and changed_sites.isdisjoint(site.names))
+    ordered = sorted(sites, key=lambda site: changed_sites.isdisjoint(site.names))  # False (changed) first
     return _build_pools(view, ordered)
 
 
 def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
-    has_placed, is_only = view.placed_vms > 0, len(view.plan.sites) < 2
-    tables = tuple(_build_pool_table(site, has_placed=has_placed, is_only=is_only) for site in sites)
+    """Build the section with a table per site, and the number of pools beyond the maximum of rows."""
+    has_placed, is_only_site = view.placed_vms > 0, len(view.plan.sites) < 2
+    tables = tuple(_build_pool_table(site, has_placed=has_placed, is_only_site=is_only_site) for site in sites)
     hidden_count = sum(site.hidden_pools for site in sites)
     lines = (f"and {format_count(hidden_count, 'more pool')}",) if hidden_count else ()
     return Section("Pools", lines, tables=tables, name="pools")
 
 
-def _build_pool_table(site: SitePools, *, has_placed: bool, is_only: bool) -> Table:
-    """Build the table of one site, with certainty if it was computed."""
+def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) -> Table:
+    """Build the table of one site, with certainty if it was computed. With placed VMs the caption has their origin."""
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)
     caption = f"VM placement on {site.site}"
     if has_placed:
         caption += " (decided by nexusform)" if site.is_decided else " (predicted)"
-    scope = "" if is_only else f" on {site.site}"
+    scope = "" if is_only_site else f" on {site.site}"
     compact_rows = tuple(map(_build_compact_row, site.rows))
     return Table(
         headers,
@@ -350,12 +354,13 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only: bool) -> Ta
 
 
 def _build_pool_row(row: PoolRow, columns: int) -> Row:
-    """Build the row of a pool with its first cells."""
+    """Build the row of a pool with as many cells as columns: the certainty is last and may be missing."""
     cells = (row.cluster, row.pool, row.sku, row.count, row.racks, row.per_rack, row.exact_counts, row.exact_machines)
     return Row(cells[:columns], note=row.note)
 
 
 def _build_compact_row(row: PoolRow) -> Row:
+    """Build the row of a pool for comments: `cluster/pool`, number of VMs, and spread with the expected one."""
     if row.spread:
         spread, expected = row.spread, row.note.partition(";")[0]  # the spread shows the deviating racks
     else:
@@ -377,7 +382,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     """Build the changed VMs, moved and new ones one by one unless there are many."""
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
-        return section
+        return section  # upgraded nodes stay together as batches
     groups = _select_vm_groups(PlanReportData(view.plan, detail=ShownPlacements.ALL).groups)
     lines_by_action = group_by(chain.from_iterable(group.lines for group in groups), lambda line: line.action)
     listed = lines_by_action.get(PlacementAction.MOVE, [])
@@ -385,7 +390,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if len(new) <= MAX_NEW_VMS:
         listed = [*listed, *new]
     if not 0 < len(listed) <= MAX_LISTED_VMS:
-        return section
+        return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
     others = [item for item in items if item.symbol not in ("~", "+")]  # neither moved nor new
     return replace(section, groups=(ItemGroup("", (*map(_build_item, listed), *others)),))
@@ -410,9 +415,9 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
     lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in actions]
     if not (view.plan.samples or view.plan.upgrades or len(lines) > MAX_LISTED_VMS):
-        return NO_SECTION
+        return NO_SECTION  # `build_listed_vm_section` has each of them, and there is no certainty
     rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
-    table = Table(("VM", "from → to", "machine certainty"), rows, frozenset({2}))
+    table = Table(("VM", "from → to", "machine certainty"), rows, figures=frozenset({2}))
     return Section("Every VM, with machine certainty", table=table, is_folded=True)
 
 
@@ -425,13 +430,13 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups without lines that a table of pools replaces."""
+    """Return the groups without lines of new VMs, if there are many: the table of pools replaces them."""
     if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
         return list(groups)
     selected = []
     for group in groups:
         lines = group.lines
-        if group.table is not None:
+        if group.table is not None:  # so the table of pools has a row for them
             lines = tuple(line for line in lines if line.trigger != _NEW_TRIGGER)
         selected.append(replace(group, lines=lines))
     return selected
@@ -445,9 +450,9 @@ def _has_many_new_vms(plan: Plan) -> bool:
 def _build_placement_group_section(
     title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
 ) -> Section:
-    """Build the items of groups, moves first; groups with equal lines share them."""
+    """Build the items of groups, of single sites first, then those with moves; groups with equal lines share them."""
     merged = [group for group in merge_equal_groups(groups) if group.lines]
-    merged.sort(key=lambda group: (bool(group.sites), not group.has_moves))
+    merged.sort(key=lambda group: (bool(group.sites), not group.has_moves))  # only merged groups have sites
     item_groups = []
     for group_name, members in groupby(merged, _name_group):
         lines = chain.from_iterable(group.lines for group in members)
@@ -456,10 +461,10 @@ def _build_placement_group_section(
 
 
 def _name_group(group: PlacementLineGroup) -> str:
-    """Return the name of a group. VM names contain their cluster."""
+    """Return the name of a group; for merged pools of several sites, the sites."""
     if group.sites:
         return f"{format_names(group.sites)}, each"
-    return "" if group.kind == VM else group.name
+    return "" if group.kind == VM else group.name  # VM names contain their cluster
 
 
 def _build_item(line: PlacementLine) -> Item:
@@ -467,7 +472,7 @@ def _build_item(line: PlacementLine) -> Item:
 
 
 def describe_line(line: PlacementLine) -> Text:
-    """Return origin, target and trigger of the objects of a line."""
+    """Return `-> target`, `leaves origin`, `origin -> target` or `stays: target`, each with trigger and doubt."""
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
@@ -478,15 +483,14 @@ def describe_line(line: PlacementLine) -> Text:
         return f"{departure}{remark}"
     if line.origin:
         return (f"{line.origin} ", ARROW, " ", target, remark)
-    verb = get_action_text(line)
-    return (enclose("", verb, " "), target, remark)
+    return (enclose("", get_action_text(line), " "), target, remark)
 
 
 # --- causes ------------------------------------------------------------------------------------
 
 
 def build_cause_section(view: PlanReportData) -> Section:
-    """Build the causes of moves: `Cause: main.nf.hcl:26.`."""
+    """Build the causes of moves: source lines and flags (`Cause: main.nf.hcl:26, -replace.`)."""
     locations = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
     causes = [StyledText(location, Style.LOCATION) for location in locations if location]
     if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
@@ -503,7 +507,7 @@ def build_cause_section(view: PlanReportData) -> Section:
 
 
 def _list_moves(plan: Plan) -> list[PlacementChange]:
-    """Return the rows of VMs with another machine before."""
+    """Return the rows of moved VMs, except VMs without a machine before."""
     return [row for row in select_vm_rows(plan, PlacementAction.MOVE) if row.source]
 
 

@@ -256,9 +256,9 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     if score.certain:
         text += f", {score.certain_correct:,} of {score.certain:,} certain ones"
-    other_results = score.verified - score.correct - (score.certain - score.certain_correct)
-    if other_results:
-        text += f"; {other_results:,} uncertain ones fell the other way"
+    uncertain_misses = score.verified - score.correct - (score.certain - score.certain_correct)
+    if uncertain_misses:
+        text += f"; {uncertain_misses:,} uncertain ones fell the other way"
     text += f"; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best)"
     if score.skill is not None:
         text += f", skill {score.skill:.2f} (1 is best)"
@@ -279,9 +279,9 @@ def describe_trigger(row: PlacementChange) -> str:
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
-        return "had no machine"
+        return "had no machine"  # whatever the trigger
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
-        return ""
+        return ""  # the object is not removed
     is_created = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
     return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_created else row.trigger
 

@@ -44,8 +44,8 @@ from nexusform.rendering.report.plan_sentences import count_resource_changes
 
 
 def build_headline(plan: Plan) -> str:
-    """Return `1 to add, 7 VMs to place, nothing moves`; if objects move, only the moves, the new and the
-    destroyed objects: `3 VMs are re-created on other machines`.
+    """Return `1 to add, 7 VMs to place, nothing moves`; if objects move or are lost, these, the new and the destroyed
+    objects: `3 VMs are re-created on other machines`. A failed plan has its first error.
     """
     if plan.is_failed:
         # The first reason of a failed plan and the number of others.
@@ -59,9 +59,8 @@ def build_headline(plan: Plan) -> str:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
             return "nothing to predict"
         return "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
-    counts = count_effects(plan.placements)
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
-    waiting = format_effect_clauses(counts, [Effect.WAITING])
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
+    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
@@ -86,7 +85,7 @@ def _describe_object_changes(plan: Plan) -> list[str]:
         drift_text = f"{format_count(len(plan.drift), 'object')} changed outside of nexusform"
         return [drift_text if plan.drift else "refresh only"]
     renamed = sum(change.previous_address is not None for change in plan.changes)
-    return [f"{renamed:,} to rename" if renamed else "outputs only"]
+    return [f"{renamed:,} to rename" if renamed else "outputs only"]  # the caller knows of a change
 
 
 def describe_rejection(plan: Plan) -> str:
@@ -97,7 +96,7 @@ def describe_rejection(plan: Plan) -> str:
     limits = list_broken_limits(plan)
     if limits:
         reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
-    return "; ".join(reasons) or "an error"
+    return "; ".join(reasons) or "an error"  # of a plan with `errored` only
 
 
 def format_violation(violation: SeparationViolation) -> str:
@@ -126,7 +125,7 @@ def describe_inventory(plan: Plan) -> str:
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
     known_ages = [age for age in ages if age is not None]
     count_note = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
-    if len(known_ages) < len(ages):
+    if len(known_ages) < len(ages):  # the one of unknown age may be the oldest
         return f"of unknown age{count_note}"
     return f"{format_age(max(known_ages))} old{count_note}"
 
@@ -137,7 +136,7 @@ def has_stale_inventory(plan: Plan) -> bool:
 
 
 def _compute_age(taken_at: str, now: str) -> float | None:
-    """Return the seconds between two times, or None if one of them is not a time."""
+    """Return the seconds between two times (0 for a later first one), or None if one of them is not a time."""
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
     except (ValueError, TypeError):
@@ -168,9 +167,9 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 
 
 def compute_impact(plan: Plan) -> PlacementImpact:
-    """Compute the impact of a plan."""
+    """Compute the impact of a plan: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts."""
     if plan.is_rejected:
-        return PlacementImpact.LOSES
+        return PlacementImpact.LOSES  # the highest impact, to be displayed like a loss
     counts = count_effects(plan.placements)
     stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
     losses = (
@@ -210,7 +209,7 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     sentences += [("Dry run", message) for message in plan.dry_run_messages]
     sentences += [("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)]
     age = describe_inventory(plan)
-    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, (enclose("", age, ".")))]
+    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, enclose("", age, "."))]
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -222,13 +221,13 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
             satisfied.append(verdict)
             continue
         violation_count = format_count(len(verdict.violations), verdict.scope)
-        runs = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
+        share = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
         verb = "is violated" if verdict.satisfied == "never" else "may be violated"
-        yield f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}."
+        yield f"{verdict.address} {verb}{share}: {violation_count} shared, {verdict.enforcement}."
     if satisfied:
         names = format_names(verdict.address.name for verdict in satisfied)
-        maximum_runs = max(verdict.sample_count for verdict in satisfied)
-        scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
+        sample_count = max(verdict.sample_count for verdict in satisfied)
+        scope = f"in the plan and in {sample_count} samples" if sample_count else "in the plan"
         yield f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}."
 
 
@@ -242,7 +241,7 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
     if score.verified_count:
         share = _format_percent(score.hits / score.verified_count)
         clauses = [f"{score.hits:,} of {score.verified_count:,} verified VMs ({share}) run where predicted"]
-        if score.certain_hits not in {None, score.hits}:
+        if score.certain_hits not in {None, score.hits}:  # counted, and not all are certain
             clauses.append(f"{score.certain_hits:,} of them certain")
         if score.random_hits is not None:
             clauses.append(f"by chance {_format_percent(score.random_hits / score.verified_count)}")
@@ -276,7 +275,7 @@ def _describe_conditions(plan: Plan) -> str:
 
 
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:
-    """Return a sentence about the effect of unknown NUMA cells."""
+    """Return a sentence about the effect of unknown NUMA cells (of running VMs); "" if the plan depends on none."""
     if sampling is None:
         return ""
     from nexusform.scheduling.racks.uncertainty.splits import RULE_DESCRIPTIONS
@@ -285,7 +284,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     if not sampling.sample_count:
         return f"{unknown_cells}; no other layout was sampled."
     fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))
+    rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))  # None for a sampled layout
     if rule is not None:
         return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
     if sampling.fitting_count == sampling.sample_count:
@@ -294,7 +293,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 
 def describe_scale_in(plan: Plan) -> str:
-    """Return a sentence about the worst result of the platform's choice for shrinking pools."""
+    """Return a sentence about the worst result of the platform's choice for shrinking pools; "" without such pools."""
     worst_cases = [
         f"{table.minimum_remaining_on_rack:,} of {table.cluster}/{table.pool}"
         for table in plan.placement_tables

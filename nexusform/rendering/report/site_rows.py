@@ -63,7 +63,7 @@ class SiteRow(Struct, frozen=True):
 
 
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
-    """Return a row per site, most changes first."""
+    """Return a row per site, most changes first. Forgotten VMs count as removed, VMs without a new place as moved."""
     effects: dict[str, Counter[Effect]] = {}
     for row in plan.placements:
         if row.kind == VM:
@@ -93,6 +93,7 @@ def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
+    """Return a row per group of sites with equal figures, without unchanged sites."""
     rows_by_figures = group_by((row for row in rows if row.has_changes), lambda row: replace(row, name=""))
     folded_rows = []
     for figures, equal_rows in rows_by_figures.items():
@@ -102,7 +103,7 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
-    """Yield texts about the remaining sites: `4 sites unchanged: ber1, lon1, mad1, rom1`."""
+    """Yield texts about changed sites beyond the maximum of rows, and unchanged ones: `4 sites unchanged: ber1`."""
     further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
     if further_rows:
         placed = sum(row.placed * row.sites for row in further_rows)

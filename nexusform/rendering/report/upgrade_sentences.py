@@ -26,16 +26,16 @@ def _describe_recreation(upgrade: Upgrade) -> str:
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return one clause per upgrade, or one per version for several clusters."""
+    """Return a clause per blocked upgrade, per version of Kubernetes and per re-creation; of many, their number."""
     by_blocked = group_by(upgrades, is_upgrade_blocked)
     clauses = _describe_blocked_upgrades(by_blocked.get(True, []))
     by_version = group_by(by_blocked.get(False, []), lambda upgrade: upgrade.after if upgrade.is_rolling else "")
-    recreations = by_version.pop("", [])
+    recreations = by_version.pop("", [])  # without a new version
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
-        clusters = _count_clusters(version_upgrades)
-        cluster_text = format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
-        clauses.append(f"{cluster_text} {select_word_form(clusters, 'is', 'are')} upgraded to {version}")
+        count = _count_clusters(version_upgrades)  # several sites may have a cluster of one name
+        cluster_text = format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
+        clauses.append(f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         return [*clauses, *map(_describe_recreation, recreations)]
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
@@ -70,7 +70,7 @@ def format_versions(upgrade: Upgrade) -> str:
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:
-    """Return sentences about the course of an upgrade and its disruptions."""
+    """Return sentences about the batches of an upgrade, blocking budgets, and workloads without a second replica."""
     sentences = [_describe_rolling_upgrade(upgrade) if upgrade.is_rolling else _describe_pool_recreation(upgrade)]
     if upgrade.budgets:
         names = format_first_items(upgrade.budgets, _MAX_NAMES)
@@ -101,7 +101,8 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    for pool in upgrade.blocked_pools:
+    """Return `stops at batch 2 of pool1`; without such a batch `is blocked` (by budgets) and a doubt, else `fits`."""
+    for pool in upgrade.blocked_pools:  # the first one, if any
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
     clauses = ["is blocked"] if upgrade.budgets else []
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
@@ -117,11 +118,10 @@ def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
     if not pools_without_surge:
         maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
         return f"max surge {maximum_surge:,}, capacity never drops"
-    texts = [
+    return "; ".join(
         f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"
         for pool in pools_without_surge[:_MAX_NAMES]
-    ]
-    return "; ".join(texts)
+    )
 
 
 _SECONDS_PER_MINUTE: Final = 60
@@ -135,6 +135,7 @@ def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
 
 
 def _build_preparation_steps(upgrade: Upgrade) -> Iterator[str]:
+    """Yield a step per obstacle: budgets, missing capacity, single replicas, and pools down for some time."""
     if upgrade.budgets:
         yield f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out."
     for pool in upgrade.blocked_pools:
@@ -148,8 +149,9 @@ def _build_preparation_steps(upgrade: Upgrade) -> Iterator[str]:
 
 
 def _describe_pool(pool: PoolNodeRecreation) -> str:
+    """Return the step of one pool: `Azure upgrades pool1: 9 nodes in 3 batches, new nodes first, ...`."""
     nodes = f"{format_count(pool.vms, 'node')} in {format_count(pool.batches, 'batch', 'batches')}"
     pace = "new nodes first" if pool.surges else f"at least {pool.minimum_up:,} up"
-    minutes = -(-pool.drain_timeout // _SECONDS_PER_MINUTE)
+    minutes = -(-pool.drain_timeout // _SECONDS_PER_MINUTE)  # rounded up
     drains = "" if pool.is_control_plane else f", each drain up to {format_count(minutes, 'minute')}"
     return f"Azure upgrades {pool.pool}: {nodes}, {pace}{drains}."

@@ -41,8 +41,9 @@ def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
 
 
 def _render_headline(stanza: ChangeStanza, paint: Painter) -> str:
+    """Return the headline with a highlighted last word if the object is destroyed or replaced."""
     front, _, last_word = escape_control_characters(stanza.headline).rpartition(" ")
-    if last_word in ("destroyed", "replaced") and "not" not in front:
+    if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
         return f"{front} {paint(last_word, 'bold', 'red')}"
     return escape_control_characters(stanza.headline)
 
@@ -51,7 +52,7 @@ def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> l
     """Render changes of outputs in aligned lines, with nested values below."""
     outputs = list(nodes)
     width = max((measure_name_width(output.name) for output in outputs), default=0)
-    return _DifferenceRenderer(paint).render_attributes(outputs, -1, width)
+    return _DifferenceRenderer(paint).render_attributes(outputs, level=-1, width=width)  # inside of no block
 
 
 def render_body_lines(node: DifferenceNode, paint: Painter = PLAIN) -> list[str]:
@@ -89,6 +90,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
+        """Render the lines of a nested block; blocks unknown before apply are a leaf."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -140,9 +142,9 @@ class _DifferenceRenderer:
                 return SENSITIVE, [], ""
             case NodeKind.JSON:
                 child = node.children[0]
-                is_equal = node.symbol == "~" and not child.symbol
+                is_equal = node.symbol == "~" and not child.symbol  # only the texts differ
                 note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal else ""
-                sign = self._signs["~" if child.symbol == "~" else ""]
+                sign = self._signs["~" if child.symbol == "~" else ""]  # other signs are at the attribute
                 value = self.render_value(child, level + 1, show_null=False)
                 return f"jsonencode({note}", [f"{_BLANK * (level + 1)}{sign}{value}"], ")"
             case NodeKind.TEXT:
@@ -153,6 +155,7 @@ class _DifferenceRenderer:
                 return "{", self._render_entries(node, level), "}"
 
     def _render_leaf(self, node: DifferenceNode) -> str:
+        """Render a primitive value: the old one if deleted, both if changed, else the new one."""
         if node.symbol == "-":
             return format_scalar(node.old)
         if node.symbol == "~":
@@ -160,6 +163,7 @@ class _DifferenceRenderer:
         return format_scalar(node.new)
 
     def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
+        """Render a line per element of a list or set, and counts of hidden ones at their position."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
@@ -173,6 +177,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
+        """Render the entries of a map or the attributes of an object, then the count of hidden ones."""
         is_map = node.kind is NodeKind.MAP
         width = node.width + 2 if is_map else node.width  # with the quotation marks of keys
         lines = self.render_attributes(node.children, level, width, is_map=is_map, show_null=False)
@@ -186,6 +191,7 @@ class _DifferenceRenderer:
         lines = []
         for line in node.children:
             text = escape_control_characters(str(line.old if line.symbol == "-" else line.new))
+            # A created or deleted text has its sign at the attribute only.
             sign = self._signs[line.symbol] if node.symbol == "~" else _BLANK
             lines.append(f"{margin}{sign}{text}".rstrip())
         return lines
@@ -199,7 +205,7 @@ class StanzaGroup(Struct, frozen=True):
 
 
 def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Change, ChangeStanza | None]]:
-    """Return every change with its stanza, or None without one."""
+    """Return every change with its stanza, or None without one (unchanged objects)."""
     by_headline = {(stanza.address, stanza.headline): stanza for stanza in stanzas}
     keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
@@ -218,7 +224,7 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         names = [change.address.key]
         sides = [side for side in (change.before, change.after) if side is not None]
         sites = {side.get("site_id") for side in sides}
-        if len(sites) == 1:
+        if len(sites) == 1:  # the object stays on its site
             names += sites
         for side in sides:
             names += [side.get("id"), side.get("name")]

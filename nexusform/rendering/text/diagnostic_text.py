@@ -35,9 +35,8 @@ def render_diagnostics(
     *,
     terraform: bool = False,
 ) -> str:
-    """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses
-    errors and warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without
-    diagnostics.
+    """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
+    warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
     """
     merged = merge_similar_warnings(diagnostics)
     levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)
@@ -84,10 +83,8 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
 
 def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
     """Render the address, the file with the source lines, and the known values."""
-    lines = (
-        wrap_line(f"  with {escape_control_characters(diagnostic.address)},", 7, width) if diagnostic.address else []
-    )
-    subject = diagnostic.subject
+    address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
+    lines = wrap_line(f"  with {address},", 7, width) if address else []
     if subject is None:
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
     block_note = enclose(", in ", escape_control_characters(diagnostic.block))
@@ -100,12 +97,10 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
         line_width = width - _NUMBER_WIDTH
         for offset, line in enumerate(snippet.split_lines()):
             before, highlight, after = line
-            # A line may be a whole file, so process only its visible part.
+            # A line may be a whole file, so process only its visible part. Some characters have no column.
             maximum = 4 * line_width + 16
-            parts = [
-                escape_control_characters(part).replace("\t", "    ")
-                for part in (before[-maximum:], highlight[:maximum], after[:maximum])
-            ]
+            visible_parts = (before[-maximum:], highlight[:maximum], after[:maximum])
+            parts = [escape_control_characters(part).replace("\t", "    ") for part in visible_parts]
             before, highlight, after = _truncate_line(parts, line_width)
             text = f"{before}{paint(highlight, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
@@ -129,6 +124,7 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
 
 
 def _truncate_end(text: str, width: int) -> str:
+    """Return at most `width` columns of a text, with `...` in place of its end."""
     if count_columns(text) <= width:
         return text
     head = text[: max(0, width - len(_ELLIPSIS))]
@@ -138,12 +134,8 @@ def _truncate_end(text: str, width: int) -> str:
 
 
 def _truncate_start(text: str, width: int) -> str:
-    if count_columns(text) <= width:
-        return text
-    tail = text[-(width - len(_ELLIPSIS)) :]
-    while count_columns(tail) > width - len(_ELLIPSIS):
-        tail = tail[1:]
-    return f"{_ELLIPSIS}{tail}"
+    """Return at most `width` columns of a text, with `...` in place of its start."""
+    return _truncate_end(text[::-1], width)[::-1]
 
 
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
@@ -161,7 +153,7 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
         first_line, *further_lines = wrap_line(
             f"{traversal} {escape_control_characters(note.statement)}", 2, inner_width
         )
-        coloured = paint(traversal, "bold") if first_line.startswith(traversal) else ""
+        coloured = paint(traversal, "bold") if first_line.startswith(traversal) else ""  # "": it is wrapped
         lines += [f"{bar}{coloured}{first_line.removeprefix(traversal)}", *(f"{bar}{line}" for line in further_lines)]
     return lines
 
@@ -175,16 +167,16 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
     similar: Counter[int] = Counter()
     for diagnostic in diagnostics:
         if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
-            kind = (diagnostic.id, diagnostic.summary)
-            if kind in first_positions:
-                similar[first_positions[kind]] += 1
+            key = (diagnostic.id, diagnostic.summary)
+            if key in first_positions:
+                similar[first_positions[key]] += 1
                 continue
-            first_positions[kind] = len(merged)
+            first_positions[key] = len(merged)
         merged.append(diagnostic)
-    for index, count in similar.items():
-        warning = merged[index]
+    for position, count in similar.items():
+        warning = merged[position]
         note = "one more similar warning" if count == 1 else f"{count} more similar warnings"
-        merged[index] = replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
+        merged[position] = replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
     return merged
 
 
@@ -205,7 +197,7 @@ class SourceSnippet(Struct, frozen=True):
         lines: list[tuple[str, str, str]] = []
         offset = 0
         for line in self.code.encode().split(b"\n"):
-            low = min(max(self.highlight_start - offset, 0), len(line))
+            low = min(max(self.highlight_start - offset, 0), len(line))  # limited to this line
             high = min(max(self.highlight_end - offset, low), len(line))
             parts = (line[:low], line[low:high], line[high:])
             lines.append((_decode_source(parts[0]), _decode_source(parts[1]), _decode_source(parts[2])))

@@ -25,9 +25,9 @@ def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: P
         value_lines = "\n".join(render_outputs([output], paint)).split("\n")
         name = fill_to_width(format_attribute_name(output.name), name_width)
         front = f"{render_symbol(output.symbol, paint)}{name} ="
-        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:
+        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:  # too long
             lines.append(f"{front} {_summarize_value(output)}")
-        elif len(value_lines) == 1:
+        elif len(value_lines) == 1:  # aligned with the other names
             lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
         else:
             lines += value_lines
@@ -39,16 +39,16 @@ def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: P
 
 
 def _summarize_value(output: DifferenceNode) -> str:
-    """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them
-    new, 2 are gone}`. A deleted value shows its old content.
+    """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them new, 2
+    removed}`. The total is that of the new value, or of the old one if it is deleted.
     """
     symbols = Counter(child.symbol for child in output.children)
-    total = symbols.total() + output.hidden
+    # A gap stands for hidden elements.
+    total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
     note = ""
     if output.symbol == "~":
-        removed, added, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
+        removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
         total -= removed
-        changed -= removed + added
         note += enclose(", ", added, " of them new")
         note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
         note += enclose(", ", removed, " removed")

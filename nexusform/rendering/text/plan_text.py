@@ -147,6 +147,7 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
 
 
 def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) -> list[str]:
+    """Render the changed outputs in short form, with a note if nothing else changes."""
     if not view.outputs:
         return []
     from nexusform.rendering.text.output_text import render_short_outputs
@@ -203,7 +204,7 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
-        return ["\n".join(lines)]
+        return ["\n".join(lines)]  # its counts may result from an error
     lines += _render_placement_summaries(view, width, paint)
     notes: list[str] = []
     if plan.has_changes:
@@ -303,7 +304,7 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
 
 def _render_findings(view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
-    if options.terraform:  # Terraform's text has errors and warnings only.
+    if options.terraform:  # Terraform's text has errors and warnings only, without such a title
         return [_render_boxes(view.plan.diagnostics, sources, options)]
     diagnostics = group_by((finding.diagnostic for finding in view.findings), lambda problem: problem.is_preexisting)
     boxes = [_render_boxes(diagnostics.get(False, []), sources, options)]
@@ -336,7 +337,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
     parts += [render_stanza(stanza, paint) for stanza in view.drift_stanzas]
     if view.is_refresh_only:
         parts.append(_wrap_paragraph(plan_sentences.ONLY_REFRESH, width))
-    elif view.stanzas:
+    elif view.stanzas:  # changes follow
         parts += [_wrap_paragraph(plan_sentences.DRIFT_RESPONSE, width), _render_horizontal_rule(paint, width)]
     return parts
 
@@ -370,16 +371,16 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
     placements = render_placement_text(view, width, paint) if counts else []
     placements += [_wrap_paragraph(describe_scale_in(plan), width)] if view.placed_vms or counts else []
     if view.stanzas or plan.has_changes:
-        lines = [_render_plan_line(plan, paint)] if view.stanzas else []
+        lines = [_render_plan_line(plan, paint)] if view.stanzas else []  # else only outputs change
         return ["\n".join([*lines, *counts]), *placements]
     title, comparison = _render_no_changes(plan, width, paint)
-    if view.drift_stanzas and plan.mode is Mode.NORMAL:
+    if view.drift_stanzas and plan.mode is Mode.NORMAL:  # the configuration has the same changes already
         comparison = _wrap_paragraph(plan_sentences.ONLY_DRIFT, width)
     return [title, comparison, "\n".join(counts), *placements]
 
 
 def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
-    """Return a sentence about the certainty of all VMs."""
+    """Return a sentence about the certainty of all placed VMs; [] without any."""
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
     plan = view.plan
@@ -398,7 +399,8 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
 
 
 def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    if not view.outputs or view.plan.is_failed:
+    """Render the changed outputs with all values, with a note if nothing else changes."""
+    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
     from nexusform.rendering.text.change_stanza_text import render_outputs
 
@@ -446,17 +448,16 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
     """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
-    advice = by_warning.get(False, [])
+    advice = by_warning.get(False, [])  # and notes
     for entry in advice[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
     if len(advice) > _MAX_ADVICE:
         hidden_ids = format_names(entry.id for entry in advice[_MAX_ADVICE:])
         lines += render_labelled_text("i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
     texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in entries.existing]
-    # List findings without a subject once per id.
-    existing = list(dict.fromkeys(texts))
-    if existing:
-        text = escape_control_characters(f"not caused by this plan: {'; '.join(existing)}")
+    distinct_texts = list(dict.fromkeys(texts))  # findings without a subject once per id
+    if distinct_texts:
+        text = escape_control_characters(f"not caused by this plan: {'; '.join(distinct_texts)}")
         lines += truncate_lines(render_labelled_text("", text, 2, width), _MAX_ENTRY_LINES, width)
     return lines
 
@@ -465,9 +466,9 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
     """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
     lines = list(chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries))
-    for kind, entries in remaining_entries.items():
+    for diagnostic_id, entries in remaining_entries.items():
         subjects = list_finding_subjects(entries)
-        text = f"{len(entries):,} more: {kind} {format_instances(subjects, len(subjects))}".rstrip()
+        text = f"{len(entries):,} more: {diagnostic_id} {format_instances(subjects, len(subjects))}".rstrip()
         lines += truncate_lines(
             render_labelled_text(paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1),
             _MAX_ENTRY_LINES,
@@ -496,6 +497,7 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
     location = escape_control_characters(_format_locations(entry.locations))
     column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT
+    # The subjects of a warning, all of them listed, may need further lines.
     max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []
     for text in list_shortened_texts(escape_control_characters(entry.text)):
@@ -510,7 +512,7 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
         located_lines = _append_location(lines, location, column, width)
         if len(located_lines) <= max_lines:
             return located_lines
-    # Append the location to the last line and truncate that line for it.
+    # Even the shortest text is too long: truncate its last line, with the location after it.
     lines = truncate_lines(lines, max_lines, width)
     if not location:
         return lines

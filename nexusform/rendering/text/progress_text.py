@@ -50,7 +50,7 @@ def _append_id(text: str, object_id: str, width: int) -> str:
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0: always)."""
     text = paint(f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold")
-    return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)
+    return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)  # no id before creation
 
 
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
@@ -63,17 +63,17 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
     text = paint(f"{_format_name(step)}: Still {verb}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
     line = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
-    has_id = step.id and step.kind is not StepKind.CREATE
+    has_id = step.id and step.kind is not StepKind.CREATE  # OpenTofu shows none before creation
     return line if has_id and (not width or count_columns(line) <= width) else f"{text} [{elapsed}]"
 
 
 def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return `ADDR: Creation complete after 3s [id=X]` or the error."""
+    """Return `ADDR: Creation complete after 3s [id=X]`, or the reason why it failed, waits or was skipped."""
     if step.outcome is StepOutcome.SKIPPED:
         return wrap_hanging(f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width)
     _, noun = _STEP_WORDS[step.kind]
     if step.outcome is StepOutcome.WAITING:
-        verb = "wait" if step.kind is StepKind.UPDATE else "waits"
+        verb = "wait" if step.kind is StepKind.UPDATE else "waits"  # `Modifications wait`
         head = paint(f"{_format_name(step)}: {noun} {verb}", "bold", "yellow")
         return wrap_hanging(f"{head}: {escape_control_characters(step.error)}", width)
     if step.outcome is StepOutcome.FAILED:
@@ -127,7 +127,7 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
     steps = group_by(events, lambda event: event.outcome)
-    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)
+    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # in its order
     counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
     if waiting:
         counts.insert(2, f"{len(waiting)} waiting")

@@ -48,8 +48,8 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
         first_line, *further_lines = _wrap_text(fact, width - 4)
         lines.append(f"{_INDENT}- {first_line}")
         lines.extend(f"{_INDENT}  {line}" for line in further_lines)
-    details = [section for section in report.sections if section.is_folded and not section.is_finding]
-    hidden_sections = details[MAX_FOLDED:]
+    folded_sections = [section for section in report.sections if section.is_folded and not section.is_finding]
+    hidden_sections = folded_sections[MAX_FOLDED:]
     for section in report.sections:
         if section not in hidden_sections:
             lines += ["", *_render_section(section, paint, width)]
@@ -85,7 +85,7 @@ def _indent_lines(lines: Iterable[str]) -> list[str]:
 
 
 def _truncate_table(table: Table) -> Table:
-    """Return a table limited to the rows of the finding, or to its first rows."""
+    """Return a table limited to its first rows; a long table with rows of the finding has only these."""
     if len(table.rows) <= MAX_DETAIL_ROWS:
         return table
     finding_rows = tuple(row for row in table.rows if row.is_finding)
@@ -93,9 +93,11 @@ def _truncate_table(table: Table) -> Table:
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
-    """Render a table, or lines of `header: value` if wider than `width`. The columns `details` are optional."""
-    hidden = frozenset() if has_details else table.details
-    columns = [column for column in range(len(table.headers)) if column not in hidden]
+    """Render a table, or lines of `header: value` if wider than `width`. The columns `details` are optional: without
+    `has_details` they are omitted; if the table is too wide with them, they move below the rows.
+    """
+    hidden_columns = frozenset() if has_details else table.details
+    columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
     headers = _escape_cells(table.headers[column] for column in columns)
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
     figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)
@@ -151,8 +153,7 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
     """Join clauses by commas, as many per line as fit; longer ones are wrapped."""
     line = ""
     for clause in clauses:
-        # A comma may follow.
-        if line and count_columns(line) + count_columns(clause) + 3 > width:
+        if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it
             yield from wrap_line(f"{line},", 2, width)
             line = clause
         else:
@@ -187,13 +188,13 @@ def render_plan_section(
     lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
     for table in tables:
         lines += _render_captioned_table(table, width, paint, has_details=has_details)
-        if table.caption and not is_titled:
+        if table.caption and not is_titled:  # each table is a part
             parts.append("\n".join(lines))
             lines = []
     lines += render_report_items(section.groups, width, paint, hint)
-    if parts:
+    if parts:  # the sentences belong to the last table
         parts[-1] += "".join(f"\n  {line}" for line in map(get_plain_text, section.lines))
-    elif lines:
+    elif lines:  # they are indented below the title
         for line in map(get_plain_text, section.lines):
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
     else:
@@ -214,8 +215,7 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
     is_list_of_steps = not (table.figures or has_details)
     max_rows = _MAX_STEPS if is_list_of_steps else len(table.rows)
     visible_table = replace(table, rows=table.rows[:max_rows])
-    rows = render_table(visible_table, paint, width - len(_INDENT), has_details=has_details)
-    lines += _indent_lines(rows)
+    lines += _indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details))
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
         lines.append(f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each.")
@@ -230,8 +230,8 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)[:_MAX_ITEMS]
     visible_ids = set(map(id, visible))
     label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
-    fitting = [label_width for label_width in label_widths if label_width <= width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH]
-    column = max(fitting, default=0) + _SYMBOL_WIDTH
+    max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
+    column = max((number for number in label_widths if number <= max_label_width), default=0) + _SYMBOL_WIDTH
     lines: list[str] = []
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
@@ -266,7 +266,7 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
     """Render the decision block; further texts of a line are below the first."""
     lines: list[str] = []
     for line in decision:
-        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "
+        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "  # `Partial plan (-target): `
         for text in map(escape_control_characters, line.texts):
             column = max(_DECISION_COLUMN, count_columns(label))
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
@@ -284,6 +284,7 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
         return [front.rstrip(), *render_labelled_text(f"      {last_word}", text, indent, width, gap)]
     text_width = width - indent
     longest_word = max(map(count_columns, text.split()), default=0)
+    # Too narrow a column, or one that would cut a word, moves to the left.
     if text_width < _MIN_LABELLED_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
         indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
     label_width = count_columns(label) + gap

@@ -66,3 +66,7 @@ def test_json_is_read_like_yaml() -> None:
 def test_text_without_a_manifest_is_ignored() -> None:
     for old, new in (("a\nb", "a\nc"), (WEB, "kind: [x"), (WEB, WEB + "\n\n"), (WEB, None), ("", WEB)):
         assert compare_manifests(old, new) == ()
+
+
+def test_empty_document_is_not_compared() -> None:
+    assert not compare_manifests("{}", '{"replicas": 3}')
