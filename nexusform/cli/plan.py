@@ -360,15 +360,16 @@ def create_plan_display(
     placement_flags: PlanDisplayFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
-    if as_json:
-        from nexusform.cli.json_reporter import JsonReporter
-
-        reporter: RunReporter = JsonReporter()
-    else:
-        reporter = TextReporter(view.create_screen(), concise=concise)
     reports: tuple[ReportFlag, ...] = ()
     if placement_flags.report or placement_flags.source_url:
         from nexusform.cli.report_flag import parse_plan_reports
 
         reports = parse_plan_reports(placement_flags)
+    if as_json:
+        from nexusform.cli.json_reporter import JsonReporter
+
+        reporter: RunReporter = JsonReporter()
+    else:
+        is_aside = any(report.path == "-" for report in reports)
+        reporter = TextReporter(view.create_screen(is_aside=is_aside), concise=concise)
     return PlanDisplay(reporter, placement_flags, reports, show_sensitive)

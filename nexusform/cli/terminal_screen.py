@@ -22,11 +22,15 @@ _NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 
 
 class Screen:
-    """Output for users: warnings and results to stdout, errors to stderr."""
+    """Output for users: warnings and results to stdout, errors to stderr. `is_aside`: all of it to stderr, because
+    stdout is for a document.
+    """
 
-    def __init__(self, *, no_color: bool = False) -> None:
-        self.colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stdout.isatty())
+    def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
+        self._is_aside = is_aside
         self.error_colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stderr.isatty())
+        has_colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stdout.isatty())
+        self.colour = self.error_colour if is_aside else has_colour
 
     @property
     def width(self) -> int:
@@ -53,7 +57,7 @@ class Screen:
 
     def print_text(self, text: str = "", *, end: str = "\n") -> None:
         """Print to stdout."""
-        click.echo(escape_log_commands(f"{text}{end}"), nl=False, color=True)
+        click.echo(escape_log_commands(f"{text}{end}"), nl=False, err=self._is_aside, color=True)
 
     def print_wrapped(self, text: str) -> None:
         """Print sentences to stdout, wrapped at words."""

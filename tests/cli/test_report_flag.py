@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -79,3 +80,15 @@ def test_comment_links_to_address_of_flag() -> None:
     Path("main.nf.hcl").write_text(CHECK)
     assert run_command_line(["plan", "-source-url=https://h/x", "-report=markdown:comment.md"]) == 0
     assert "(https://h/x/main.nf.hcl#L8)" in Path("comment.md").read_text()
+
+
+def test_stdout_has_only_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text('output "x" {\n  value = 1\n}\n')
+    for command in (["plan"], ["apply", "-auto-approve"]):
+        assert run_command_line([*command, "-lock=false", "-report=json:-"]) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)["format_version"] == "1.2"
+        assert "Warning: Unlocked state" in said.err

@@ -78,7 +78,7 @@ def test_apply_matches_plan_without_duplicate_requests(hub: Front, run_command: 
     code, said = run_command("apply", "-auto-approve")
     assert code == 0
     assert "+ 2 clusters -> lon1, par1" in said
-    assert f"Dry run: The hub {hub.url} takes 2 of 2 changes (dry runs). Validated only during" in said
+    assert f"Dry run: The hub {hub.url} takes 1 of 1 change (dry runs). Validated only during" in said
     assert "ConfigMap web/settings (its namespace comes with this plan)" in said
     assert "not-checked" not in said
     assert "Resources: 2 added" in said

@@ -35,7 +35,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
+from nexusform.plans.plan import Action, PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 
 
@@ -90,7 +90,8 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
     """
     for instance in instances:
-        if instance.type.kind is not PlanningKind.PLACEMENT or not (instance.is_removed or instance.is_replaced):
+        is_deleted = instance.is_replaced or (instance.is_removed and instance.action is not Action.FORGET)
+        if instance.type.kind is not PlanningKind.PLACEMENT or not is_deleted:
             continue
         placement = read_prior_object(instance)
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -131,7 +132,7 @@ class HubDryRun:
         for number in partly_known:  # for the verdict: a dry run needs all values
             detail = f"{requests[number].address} (some of its values are known only then)"
             findings.append((number, Problem((), _DEFERRED, detail)))
-        self.verdict = _format_dry_run_summary(hub.server, len(hub_objects), findings)
+        self.verdict = _format_dry_run_summary(hub.server, hub_objects.keys(), findings)
         return [
             *_combine_skipped_findings(findings, self._skip_severity),
             *self._build_skipped_checks_warning(over_limit, _LIMIT_REASON),
@@ -452,26 +453,29 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
         yield first_number, Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
 
 
-def _format_dry_run_summary(server: str, sent_count: int, findings: Sequence[Finding]) -> str:
-    """Return how many of the changes sent to the hub it takes, and the changes validated only during the apply."""
+def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
+    """Return how many of the changes sent to the hub (their numbers) it takes, and those validated only during the
+    apply, in part or completely.
+    """
     skipped: set[int] = set()
     rejected: set[int] = set()
-    deferred: list[str] = []
+    deferred: set[int] = set()
+    deferred_texts: list[str] = []
     for number, problem in findings:
         if problem.id == _DEFERRED:
-            deferred.append(problem.detail)
+            deferred.add(number)
+            deferred_texts.append(problem.detail)
         elif problem.id == DRY_RUN_SKIPPED:
             skipped.add(number)
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
-    validated_count = sent_count - len(skipped)
-    deferred_text = format_first_items(deferred, _MAX_NAMES)
+    validated = sent - skipped - (deferred - rejected)
+    deferred_text = format_first_items(deferred_texts, _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
-    if not validated_count:
+    if not validated:
         return deferred_sentence.strip()
-    accepted_count = validated_count - len(rejected - skipped)
     return (
-        f"The hub {server} takes {accepted_count} of {format_count(validated_count, 'change')} (dry "
+        f"The hub {server} takes {len(validated - rejected)} of {format_count(len(validated), 'change')} (dry "
         f"runs).{deferred_sentence}"
     )
 

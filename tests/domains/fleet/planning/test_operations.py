@@ -626,6 +626,8 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
     assert list_warnings(plan(text, state)) == []
     for result in (plan(FLEET, state), plan(text, state, mode=Mode.DESTROY), plan(text, state, replaces=(P,))):
         assert [w.id for w in list_warnings(result)] == ["ineffective-delete-strategy"]
+    forgotten = f"{FLEET}removed {{\n  from = {P}\n  lifecycle {{\n    destroy = false\n  }}\n}}\n"
+    assert "ineffective-delete-strategy" not in [w.id for w in list_warnings(plan(forgotten, state))]
     assert list_warnings(plan(FLEET, build_state(FLEET + build_placement(build_pick_n(2))))) == []
 
 
