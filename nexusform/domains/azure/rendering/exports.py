@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
@@ -115,7 +115,8 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
     labels = iter(writer.labels)  # of the created resources, in order
     for resource in objects.applied:
         if resource.action is ResourceAction.UPDATE:
-            updates[resource.label] = writer.build_update(resource)
+            label = _choose_free_label(resource, updates)
+            updates[label] = writer.build_update(label, resource)
         else:
             label = next(labels)
             resources[label] = writer.build_resource(label, resource)
@@ -129,6 +130,14 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
     return {name: block for name, block in document.items() if block}
 
 
+def _choose_free_label(resource: AzureResource, used: Container[str]) -> str:
+    """Return the label of a resource, numbered if another resource has the same one (`a/b_c` and `a_b/c`)."""
+    label, number = resource.label, 2
+    while label in used:
+        label, number = f"{resource.label}_{number}", number + 1
+    return label
+
+
 class _DocumentWriter:
     """Writer of one document. `labels`: created resources in order."""
 
@@ -137,10 +146,7 @@ class _DocumentWriter:
         self.inputs: list[UserInput] = []
         self.labels: dict[str, AzureResource] = {}
         for resource in objects.created:
-            label, number = resource.label, 2  # equal labels are numbered
-            while label in self.labels:
-                label, number = f"{resource.label}_{number}", number + 1
-            self.labels[label] = resource
+            self.labels[_choose_free_label(resource, self.labels)] = resource
         self.clusters = {
             resource.names[0]: label for label, resource in self.labels.items() if resource.type == CLUSTER
         }
@@ -159,7 +165,7 @@ class _DocumentWriter:
         }
         return self._add_dependency_on_previous_block(block, f"azapi_resource.{label}")
 
-    def build_update(self, resource: AzureResource) -> dict[str, Any]:
+    def build_update(self, label: str, resource: AzureResource) -> dict[str, Any]:
         """Build the update of an existing resource."""
         parts = {"properties": resource.update_properties, "tags": resource.update_tags}
         block = {
@@ -168,7 +174,7 @@ class _DocumentWriter:
             "parent_id": self._build_parent(resource),
             "body": {name: self._convert_value(part) for name, part in parts.items() if part},
         }
-        return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{resource.label}")
+        return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{label}")
 
     def _add_dependency_on_previous_block(self, block: dict[str, Any], address: str) -> dict[str, Any]:
         """Return the block with a dependency on the previous one."""

@@ -18,6 +18,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.importers.azure_request_bodies import merge_bodies
+from nexusform.domains.azure.rendering.azure_objects import POOL, AzureResource, PlannedAzureResources, ResourceAction
+from nexusform.domains.azure.rendering.exports import build_azapi_document
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
@@ -164,3 +166,14 @@ def test_ambiguous_labels_are_quoted_for_az(nexusform: CommandRunner) -> None:
         "f": "'1'",
         "g": "v1.10",
     }
+
+
+def test_updates_with_equal_labels_are_all_written() -> None:
+    updates = tuple(
+        AzureResource(POOL, names, ResourceAction.UPDATE, "lab", "a.b", update_properties={"count": number})
+        for number, names in enumerate([("a", "b-c"), ("a-b", "c")], 1)
+    )
+    blocks = build_azapi_document(PlannedAzureResources(updates))["resource"]["azapi_update_resource"]
+    assert [block["body"]["properties"]["count"] for block in blocks.values()] == [1, 2]
+    first, second = blocks
+    assert blocks[second]["depends_on"] == [f"azapi_update_resource.{first}"]
