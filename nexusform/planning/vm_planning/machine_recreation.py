@@ -110,7 +110,7 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Record at every new machine the unmanaged VMs of the previous machine in its slot."""
+    """Record the unmanaged VMs of removed machines at the planned machine in the same slot, and in its private note."""
     instances = blocks.instances.values()
     removed = [
         instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)
@@ -122,11 +122,11 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
         (machine.site_id, machine.name): machine.slot
         for machine in _iterate_machines(build_inventory(prior_objects, blocks.request.registries.resource_types))
     }
-    new_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
+    planned_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
     for instance in removed:
         for site_id, occupied in _list_observed_unmanaged_vms(instance):
-            successor = new_machines.get(slot_of.get((site_id, occupied.machine), ("", 0)))  # no rack has the id ""
+            successor = planned_machines.get(slot_of.get((site_id, occupied.machine), ("", 0)))  # no rack has the id ""
             if successor is not None:
                 renamed = replace(occupied, machine=successor.name)
                 transferred.setdefault(successor.address, []).append(renamed)

@@ -37,7 +37,7 @@ from nexusform.values.typed_value import Unknown
 FORMAT: Final = "nexusform"
 KIND: Final = "plan"
 VERSION: Final = 1
-_OF_DEVELOPMENT: Final = "nexusform-plan"  # the format of plans before the first release
+_DEVELOPMENT_FORMAT: Final = "nexusform-plan"  # the format of plans before the first release
 
 MANIFEST: Final = "nexusform.json"
 _VALUES: Final = "values.json"
@@ -226,7 +226,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
         manifest = json_codec.parse_json(first[1])
     except json_codec.JsonProblem:
         manifest = None
-    if isinstance(manifest, dict) and manifest.get("format") == _OF_DEVELOPMENT:
+    if isinstance(manifest, dict) and manifest.get("format") == _DEVELOPMENT_FORMAT:
         raise DiagnosticsError(build_development_file_error(name, "run plan again"))
     if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
         raise _build_damaged_file_error(name, "Its manifest has no format.")

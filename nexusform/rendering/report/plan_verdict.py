@@ -44,8 +44,8 @@ from nexusform.rendering.report.plan_sentences import count_resource_changes
 
 
 def build_headline(plan: Plan) -> str:
-    """Return `1 to add, 7 VMs to place, nothing moves`; if objects move or are lost, these, the new and the destroyed
-    objects: `3 VMs are re-created on other machines`. A failed plan has its first error.
+    """Return clauses: `1 to add, 7 VMs to place, nothing moves`. If objects move or are lost, only moves, losses,
+    placements and the destroyed count: `3 VMs are re-created on other machines`. A failed plan has its first error.
     """
     if plan.is_failed:
         # The first reason of a failed plan and the number of others.

@@ -159,13 +159,13 @@ UNKNOWN_CELLS: Final = 0
 class CapacityTable:
     """Interned capacities and cell tuples of a site. They only grow."""
 
-    __slots__ = ("_capacities", "_cells", "_cells_numbers", "_free", "_numbers")
+    __slots__ = ("_capacities", "_capacity_numbers", "_cells", "_cells_numbers", "_free")
 
     def __init__(self) -> None:
-        self._capacities: list[FreeCapacity] = []
-        self._free: list[FreeCapacity] = []  # the same without debts
-        self._numbers: dict[FreeCapacity, int] = {}
-        self._cells: list[tuple[int, ...]] = [()]
+        self._capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)
+        self._free: list[FreeCapacity] = []  # by number; the same with negative figures set to 0
+        self._capacity_numbers: dict[FreeCapacity, int] = {}
+        self._cells: list[tuple[int, ...]] = [()]  # by number; the first is UNKNOWN_CELLS
         self._cells_numbers: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
     def add_machine(self, machine: Machine) -> int:
@@ -178,9 +178,9 @@ class CapacityTable:
 
     def add(self, capacity: FreeCapacity) -> int:
         """Return the number of a capacity, adding it if it is new."""
-        number = self._numbers.get(capacity)
+        number = self._capacity_numbers.get(capacity)
         if number is None:
-            number = self._numbers[capacity] = len(self._capacities)
+            number = self._capacity_numbers[capacity] = len(self._capacities)
             self._capacities.append(capacity)
             self._free.append(capacity.drop_negatives())
         return number

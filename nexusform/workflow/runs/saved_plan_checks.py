@@ -44,7 +44,7 @@ class CheckedPlan(Struct, frozen=True):
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
     """Check whether a saved plan may be applied to the current state. Re-planning must give the same plan. If inputs of
     the plan changed, or with `replan`, providers are read again; otherwise the same inputs are used and every part must
-    match. `is_verified`: its signature was verified, so that it need not be reproducible here.
+    match. `is_verified`: its signature was verified, so a plan not reproducible here is accepted with a warning.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:

@@ -194,10 +194,10 @@ class _WhatIfChangeReader:
                 "placement. Predicted by id, clusters before pools."
             )
             self._report("", "ambiguous-creation-order", detail, is_warning=True)
-        clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
+        address_by_cluster = {item.names[0]: item.address for item in created if item.kind == CLUSTERS}
         for number, change in enumerate(self._changes):
             # A pool depends on its cluster if the cluster is created in the same document.
-            cluster_address = clusters.get(change.names[0], "") if change.kind == POOLS else ""
+            cluster_address = address_by_cluster.get(change.names[0], "") if change.kind == POOLS else ""
             if cluster_address:
                 self._changes[number] = replace(change, dependencies=(cluster_address,))
         return tuple(self._changes)

@@ -364,7 +364,7 @@ class AzureSiteProvider(ObservedSites):
         return group
 
     def _load_index(self) -> _ArmIndex:
-        """Return the index of the sites, built at the first call. Raises ProviderProblem."""
+        """Return ARM ids of managed objects and hint targets, and common fields by site. Raises ProviderProblem."""
         sites = self._read_sites()
         with self._index_lock:
             if self._index is None:
@@ -379,7 +379,7 @@ class AzureSiteProvider(ObservedSites):
                         index.managed.update({(POOL, f"{object_id}/{pool.name}"): pool.id for pool in cluster.pools})
                     for vm in inventory.virtual_machines:
                         index.managed[VM, f"{site.name}/{vm.name}"] = vm.id
-                        index.hint_targets[f"{site.name}/{vm.name}"] = vm.id
+                        index.hint_targets[f"{site.name}/{vm.name}"] = vm.id  # a hint may refer to a VM, too
                     index.hint_targets.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
                     for machine in inventory.machines:
                         index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id

@@ -272,9 +272,9 @@ class PlannedHub(Struct, dict=True):
                 problem = Problem((), "failed-staged-run", text, Severity.WARNING)
                 self.diagnostics.append(instance.build_diagnostic(problem))
             return
-        is_requested = key in self.observed.pending_requests
-        is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested
-        is_active |= bool(instance.prior_note) and not instance.prior_note.get("ended")
+        is_requested = key in self.observed.pending_requests  # not yet processed by the hub
+        is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")  # by an earlier plan
+        is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested or is_started
         (self.runs if is_active else self.waiting_runs).append((instance, run))
 
 

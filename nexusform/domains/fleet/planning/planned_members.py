@@ -93,10 +93,10 @@ def build_members(
             problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
             instance.is_invalid = True
         # A hub reports properties and resources of its members itself; the nodes are used for pods only.
-        measured = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
-        requests = pods.sum_requests(measured.id) if measured is not None else (0, 0)
-        planned = build_member(configuration, measured, requests)
-        previous = _find_previous_member(instance, planned, observed if measured is None else {})
+        measured_cluster = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
+        requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)
+        planned = build_member(configuration, measured_cluster, requests)
+        previous = _find_previous_member(instance, planned, observed if measured_cluster is None else {})
         members[configuration.name] = FleetMemberState(
             instance.address,
             configuration,

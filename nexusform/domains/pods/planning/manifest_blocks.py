@@ -304,8 +304,8 @@ _Risk: TypeAlias = tuple[str, WorkloadWarning]  # the cluster's name, and the ri
 
 
 def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Merge warnings of one kind about one workload. `is_named`: several clusters, each is named. Of shared
-    machines and racks the first is described in full and the others are listed; other texts are per cluster.
+    """Merge warnings of one kind about one workload. Of shared machines or racks (`location`) the first is described in
+    full, the others are listed; other risks are stated per cluster. `is_named`: each text names its cluster.
     """
     cluster, first_warning = risks[0]
     if not first_warning.location:

@@ -232,7 +232,7 @@ def _build_observer(
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites, without waves not requested. Sites not started are skipped."""
+    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested."""
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
@@ -240,7 +240,7 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
         if result is None:
             if site.wave not in wave_names:  # not part of this run
                 continue
-            result = _build_result_without_task(job, site)
+            result = _build_result_without_task(job, site)  # of an earlier run, or skipped
         sites.append(replace(site, result=_add_planned_rows(result, site.result)))
     undeclared = find_undeclared_sites(job.opened, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)

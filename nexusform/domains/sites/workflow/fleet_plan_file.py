@@ -46,7 +46,7 @@ from nexusform.workflow.plan_files.saved_plans import open_limited_file
 
 _FORMAT: Final = "nexusform"
 _KIND: Final = "sites-plan"
-_OF_DEVELOPMENT: Final = "nexusform-sites-plan"  # the format of plans before the first release
+_DEVELOPMENT_FORMAT: Final = "nexusform-sites-plan"  # the format of plans before the first release
 _VERSION: Final = 1
 _MANIFEST: Final = plan_file.MULTI_SITE_PLAN
 _FOLDER: Final = "plans/"
@@ -230,7 +230,7 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
-        if msgspec.json.decode(content, type=_PlanFileFormat).format == _OF_DEVELOPMENT:  # before the first release
+        if msgspec.json.decode(content, type=_PlanFileFormat).format == _DEVELOPMENT_FORMAT:  # before the first release
             raise DiagnosticsError(build_development_file_error(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:

@@ -378,8 +378,8 @@ class _RepackSequenceBuilder:
     def _is_target_certain(
         self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
-        """Return True if the VM reaches the target in every legal split once the other best machines are cordoned."""
-        if not self._is_strict or not window.scheduler.is_sampled:  # not required, or no unknown cells remain
+        """Return True if every split of unknown cells leads the VM to the target, with the other `avoided` cordoned."""
+        if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
             return True
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
 

@@ -49,7 +49,7 @@ def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
     total = 0
     for tally in counts.preferred_affinity:
         domain = tally.domain_by_node[node]
-        if domain >= 0:
+        if domain >= 0:  # -1: the node lacks the topology key
             total += tally.counts[domain]
     return total
 
