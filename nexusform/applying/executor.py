@@ -107,8 +107,8 @@ def execute_plan(
     listener: StepListener,
     options: ExecutionOptions = _DEFAULT_OPTIONS,
 ) -> ApplyResult:
-    """Execute a plan on the recorder's state, which contains the opening records. `providers` are by the name in
-    changes. A failed step skips its dependents; the others continue. Returns when no step can run any more.
+    """Execute a plan on the recorder's state, with the opening records (see build_opening_records). `providers` are by
+    provider name. A failed step skips its dependents; the others continue. Returns when no step can run any more.
     """
     run = _PlanExecution(plan, recorder, providers, types, clock=clock, listener=listener, options=options)
     return run.run()

@@ -145,7 +145,7 @@ _HINTS: Final[dict[type[OSError], str]] = {
 
 
 def read_file(path: Path, maximum_size: int) -> bytes | None:
-    """Return the content of a regular file up to a maximum size, None if it is missing. Raises OSError."""
+    """Return the whole content of a regular file, None if it is missing. Raises OSError, also if it is too large."""
     try:
         return regular_files.read_regular(path, maximum_size, follow=False)
     except FileNotFoundError:

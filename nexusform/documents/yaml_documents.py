@@ -131,7 +131,7 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
                 reader = _DocumentReader(file, events)
                 data, position = reader.parse_node(next(events), depth=0)
                 findings += reader.findings
-                if data is not None:  # an empty document
+                if data is not None:  # None: an empty document
                     documents.append(YamlDocument(data, position))
     except _InvalidDocument as problem:
         findings.append(build_problem(file, problem.position, INVALID, problem.detail))

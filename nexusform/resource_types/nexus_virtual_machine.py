@@ -186,7 +186,7 @@ def build_computed_attributes(
 ) -> dict[str, Any]:
     """Return the placement attributes; null without a placement."""
     if not vms:
-        provenance = OBSERVED if unplaced else None  # it exists without a machine, or not yet
+        provenance = OBSERVED if unplaced else None  # it exists without a machine, or does not exist yet
         empty_placement: dict[str, Any] = dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
         return {**empty_placement, "provenance": provenance}
     vm = vms[0]

@@ -290,14 +290,14 @@ class _UsedObjectIndex:
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
-    """Return whether the step of a rack or machine may add capacity: new or unknown machines, changed hardware, or the
-    end of a cordon. No VM waits for other changes, such as a new cordon of another machine.
+    """Return whether the step of a rack or machine may add capacity: new or unknown machines, changed hardware, or a
+    change of existing cordons. No VM waits for other changes, such as the first cordon.
     """
     machines = get_mapping(after, "machines")
     if before is None or has_unknown_part(machines) or not get_mapping(before, "machines").keys() >= machines.keys():
         return True
     return any(before.get(name) != after.get(name) for name in _OFFERED) or any(
-        before.get(name) and before.get(name) != after.get(name) for name in _CLOSING
+        before.get(name) and before.get(name) != after.get(name) for name in _CORDONS
     )
 
 
@@ -314,7 +314,7 @@ _OFFERED: Final = (
     "slot",
     "status",
 )
-_CLOSING: Final = ("cordoned", "evacuate", "machine_override")
+_CORDONS: Final = ("cordoned", "evacuate", "machine_override")
 
 
 class _ObjectIndex:

@@ -35,7 +35,7 @@ FIELDS: Final = {
     "change": ["address", "module", "type", "symbol", "headline", "text", "file", "line"],
     "row": ["kind", "object", "address", "group", "action", "from", "to", "trigger", "more", "at"],
 }
-_CERTAINTY_STEPS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, CertaintyLevel.UNLIKELY: 3}
+_CERTAINTY_NUMBERS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, CertaintyLevel.UNLIKELY: 3}
 _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOVED: 2, ChangeMark.REMOVED: 3}
 
 
@@ -185,9 +185,9 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 
 
 def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
-    """Build further data of a VM from the plan, or None without any."""
+    """Build further data of a VM from the plan, or None without any; "predicted", the usual provenance, is left out."""
     document = _build_row_explanation(vm.row) if vm.row is not None else {}
-    document |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_STEPS.get(vm.certainty)})
+    document |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_NUMBERS.get(vm.certainty)})
     if vm.provenance not in ("", "predicted"):
         document["provenance"] = vm.provenance
     return document or None

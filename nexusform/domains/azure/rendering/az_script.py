@@ -109,6 +109,7 @@ def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -
     """Find the parts of a body without an argument of the command."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)
+    # An attachment has no argument for its allocation method; only the default (Dynamic) was dropped before.
     if get_value_at_path(flags, "cloud-services-network-attachment", _DYNAMIC[0]) is not None:
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"
 

@@ -96,8 +96,8 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def apply_strategy_changed(self) -> bool:
-        """Whether the apply strategy changed. A hub then updates all clusters at once, without a rollout."""
-        if self.is_external:  # only staged runs distribute it
+        """Whether the apply strategy changed on any cluster. A hub then updates all at once, without a rollout."""
+        if self.is_external:  # staged runs distribute the new strategy, not the hub itself
             return False
         return any(strategy != self.configuration.apply for strategy in self._list_prior_apply_strategies())
 

@@ -226,7 +226,7 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
-    """Parse the plan in the first part. Raises DiagnosticsError."""
+    """Parse the plan in the first part of a file. Another format or kind counts as newer. Raises DiagnosticsError."""
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:

@@ -225,18 +225,18 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
-        """Describe the pods without a node between two evictions; "" if there are none."""
+        """Describe the first problem between two evictions, such as a pod without a node; "" if there is none."""
         waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
             outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
-            effect = outcome.error
+            problem = outcome.error
             newly_waiting = [pair for pair in _list_bindings(outcome.waiting) if pair not in waiting_before]
             if newly_waiting:
                 address, cluster = newly_waiting[0]
-                effect = f"{address.name} waits on {cluster}"
-            if effect:
+                problem = f"{address.name} waits on {cluster}"
+            if problem:
                 names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
-                return f"{names}: {effect}"
+                return f"{names}: {problem}"
         return ""
 
     def _evaluate_trial(self, trial: EvictionProposal) -> TrialOutcome:

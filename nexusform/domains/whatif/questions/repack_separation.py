@@ -111,7 +111,7 @@ def build_separation_rules(
 
 
 class _GroupResolver:
-    """Resolver of groups to pools and nodes."""
+    """Resolver of groups to pools and nodes. `_pools` are by pool id, `_pods` are existing pods, each with its VM."""
 
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
         self._pools: dict[str, PoolKey] = {}
@@ -120,7 +120,7 @@ class _GroupResolver:
         for cluster in site.clusters:
             nodes: dict[str, VmKey] = {}
             for pool in cluster.pools:
-                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name  # single VMs of a block are one pool
+                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name  # rule_pool: the block of plain VMs
                 self._pools[f"{cluster.id}/{pool.name}"] = pool_key
                 self._clusters.setdefault(cluster.id, set()).add(pool_key)
                 nodes |= {vm.name: (*pool_key, vm.number) for vm in pool.vms}
