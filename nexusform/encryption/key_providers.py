@@ -151,8 +151,10 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     except ImportError as import_error:
         command = format_installation("azure")
         raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
+    from nexusform.network.azure_identity import create_configured_identity  # loaded on first use
+
     try:
-        client = CryptographyClient(key_id, DefaultAzureCredential())
+        client = CryptographyClient(key_id, create_configured_identity({}) or DefaultAzureCredential())
         deadline = DeadlineRunner(lambda: key_id)
         return deadline.run("use the key", lambda: operation(client, KeyWrapAlgorithm.rsa_oaep_256))
     except BackendProblem as problem:

@@ -115,7 +115,7 @@ def build_state_call(kind: str) -> Call:
 
 
 def request_token(address: str, _folder: Path) -> object:
-    from nexusform.domains.remote_state.backends.azure_login import _request_token
+    from nexusform.network.azure_identity import _request_token
 
     return _request_token(f"{address}/token?a=b", "canary")
 

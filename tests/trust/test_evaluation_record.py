@@ -63,7 +63,7 @@ def test_programs_are_recorded_for_every_way_of_starting_them(tmp_path: Path) ->
 def test_login_servers_are_recorded() -> None:
     import requests
 
-    from nexusform.domains.remote_state.backends.azure_login import _request_token
+    from nexusform.network.azure_identity import _request_token
 
     with run_bad_server(build_document(b'{"value": "token"}', "Content-Type: application/json")) as server:
         start_access_record()

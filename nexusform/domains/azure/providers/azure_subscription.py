@@ -1,6 +1,6 @@
 """A subscription as read by the SDK azure-mgmt-networkcloud: bodies of resources in REST form. SDK objects
 are converted to the JSON of the REST API and read by the importers of exports. Sign-in uses
-DefaultAzureCredential (az login, managed identity, environment).
+ARM_* variables, else DefaultAzureCredential (az login, managed identity, environment).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text
+from nexusform.network.azure_identity import create_configured_identity
 from nexusform.network.deadlines import (
     DeadlineRunner,
     OperationAbandoned,
@@ -218,11 +219,15 @@ def create_client(subscription_id: str) -> Any:
         raise ProviderProblem(
             f"The provider azure needs packages that are not installed: {format_installation('azure')}."
         ) from None
+    try:
+        identity = create_configured_identity({})  # by ARM_* variables, as for the backend azurerm
+    except BackendProblem as problem:
+        raise ProviderProblem(f"Cannot sign in to Azure: {problem}") from None
     base_url = read_endpoint()
     # convert_azure_errors reports failures; without a handler Python also prints the SDK's log lines.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
-        DefaultAzureCredential(),
+        identity or DefaultAzureCredential(),
         subscription_id,
         base_url,
         credential_scopes=[f"{base_url}/.default"],

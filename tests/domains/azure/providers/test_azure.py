@@ -247,6 +247,24 @@ def test_sign_in_error_suggests_az_login() -> None:
         raise ClientAuthenticationError("nobody")
 
 
+def test_variables_of_the_state_backend_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = pytest.importorskip("azure.identity")
+    subscription = "00000000-0000-0000-0000-000000000000"
+    monkeypatch.setenv("ARM_USE_OIDC", "true")
+    with pytest.raises(ProviderProblem, match='Cannot sign in to Azure: The setting "use_oidc" also needs client_id'):
+        azure_subscription.create_client(subscription)
+    monkeypatch.setenv("ARM_CLIENT_ID", "c")
+    monkeypatch.setenv("ARM_TENANT_ID", "t")
+    credential = azure_subscription.create_client(subscription)._config.credential
+    assert isinstance(credential, identity.ClientAssertionCredential)
+    with pytest.raises(ProviderProblem, match="use_oidc needs oidc_token"), azure_subscription.convert_azure_errors():
+        credential.get_token("https://management.azure.com/.default")
+    monkeypatch.delenv("ARM_USE_OIDC")
+    assert isinstance(
+        azure_subscription.create_client(subscription)._config.credential, identity.DefaultAzureCredential
+    )
+
+
 def test_error_without_text_is_reported_by_its_class() -> None:
     from azure.core.exceptions import AzureError
 

@@ -1,0 +1,116 @@
+"""Identity of Azure by settings or ARM_* variables, with the names and precedence of OpenTofu's azurerm backend; in a
+GitHub job by its own OIDC endpoint.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.files.access_record import read_variable
+from nexusform.files.regular_files import FileTooLarge, read_regular
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.deadlines import DeadlineRunner
+from nexusform.network.http_client import WebRequest, send_request
+from nexusform.network.read_limits import parse_json
+from nexusform.network.web_errors import WebError
+
+_AUDIENCE: Final = "api://AzureADTokenExchange"
+_MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
+
+
+def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
+    """Return the identity of the settings or else of the ARM_* variables; None if neither configures one. Raises
+    BackendProblem for missing settings, and ImportError without azure-identity. Its get_token raises AzureError, caused
+    by a BackendProblem without an OIDC token.
+    """
+    from azure.core.exceptions import ClientAuthenticationError
+    from azure.identity import (
+        AzureCliCredential,
+        ClientAssertionCredential,
+        ClientSecretCredential,
+        ManagedIdentityCredential,
+    )
+
+    client = get_setting(settings, "client_id", "ARM_CLIENT_ID")
+    tenant = get_setting(settings, "tenant_id", "ARM_TENANT_ID")
+    secret = get_setting(settings, "client_secret", "ARM_CLIENT_SECRET")
+    if _get_boolean_setting(settings, "use_oidc", "ARM_USE_OIDC"):
+        _require_ids(client, tenant, "use_oidc")
+
+        def read_token() -> str:
+            try:
+                return _read_oidc_token(settings)
+            except BackendProblem as problem:
+                raise ClientAuthenticationError(str(problem)) from problem
+
+        return ClientAssertionCredential(tenant, client, read_token)
+    if _get_boolean_setting(settings, "use_msi", "ARM_USE_MSI"):
+        return ManagedIdentityCredential(client_id=client or None)
+    if _get_boolean_setting(settings, "use_cli", "ARM_USE_CLI"):
+        return AzureCliCredential(tenant_id=tenant)
+    if secret:
+        _require_ids(client, tenant, "client_secret")
+        return ClientSecretCredential(tenant, client, secret)
+    return None
+
+
+def _require_ids(client: str, tenant: str, setting_name: str) -> None:
+    missing = [name for name, value in (("client_id", client), ("tenant_id", tenant)) if not value]
+    if missing:
+        raise BackendProblem(f'The setting "{setting_name}" also needs {" and ".join(missing)}.')
+
+
+def _read_oidc_token(settings: Mapping[str, Any]) -> str:
+    """Return the token of this job: configured, in a file, or from the CI's own endpoint. Raises BackendProblem."""
+    token = get_setting(settings, "oidc_token", "ARM_OIDC_TOKEN")
+    path = get_setting(settings, "oidc_token_file_path", "ARM_OIDC_TOKEN_FILE_PATH")
+    if token:
+        return token
+    if path:
+        try:
+            return read_regular(path, _MAX_TOKEN_BYTES).decode().strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise BackendProblem(f'The OIDC token "{path}" cannot be read: {problem}.') from None
+    url = read_variable("ACTIONS_ID_TOKEN_REQUEST_URL")
+    bearer = read_variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
+    if not url or not bearer:
+        raise BackendProblem(
+            "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`."
+        )
+    return _request_token(url, bearer)
+
+
+def _request_token(url: str, bearer: str) -> str:
+    """Request the token from the CI's own endpoint. Raises BackendProblem."""
+    address = f"{url}&audience={urllib.parse.quote(_AUDIENCE)}"
+    message = f"Cannot get the OIDC token of this job from {url.partition('?')[0]}"
+    headers = {"Authorization": f"Bearer {bearer}"}
+    request = WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES)
+    try:
+        answer = DeadlineRunner(lambda: url.partition("?")[0]).run("get the OIDC token", lambda: send_request(request))
+    except (WebError, FileTooLarge) as problem:
+        raise BackendProblem(f"{message}: {problem}.") from None
+    if not answer.is_success:
+        raise BackendProblem(f"{message}: the server answered {answer.status}.")
+    try:
+        token = parse_json(answer.content)["value"]
+    except (ValueError, LookupError, TypeError):
+        token = None  # reported below
+    if not token or not isinstance(token, str):
+        raise BackendProblem(f"{message}: the answer has no token.")
+    return token
+
+
+def get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:
+    """Return a setting, or else the value of its variable; "" without both."""
+    return str(settings.get(name) or read_variable(variable))
+
+
+def _get_boolean_setting(settings: Mapping[str, Any], name: str, variable: str) -> bool:
+    """Return a setting, by default from a variable of the environment ("1" or "true")."""
+    value = settings.get(name)
+    if value is None:
+        return read_variable(variable).lower() in ("1", "true")
+    return value is True
