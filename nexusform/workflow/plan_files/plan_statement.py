@@ -49,11 +49,10 @@ class StatementContent(Struct, frozen=True):
 
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
-    """Write the statement of a signed plan beside its file."""
-    # The subjects are the file, and the plans regardless of signature and encryption.
+    """Write the statement of a signed plan beside its file, as PATH.intoto.jsonl; return an error if it fails."""
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
     commits = sorted({basis.commit for basis in content.bases if basis.commit})
-    materials = [{"uri": "git", "digest": {"sha1" if len(name) == 40 else "sha256": name}} for name in commits]
+    materials = [{"uri": "git", "digest": {"sha1" if len(commit) == 40 else "sha256": commit}} for commit in commits]
     files = sorted({(file.path, file.sha256) for evaluation in evaluations for file in evaluation.files})
     materials += [{"uri": f"file:{path}", "digest": {"sha256": digest}} for path, digest in files]
     statement = {
@@ -103,7 +102,7 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
 
 
 def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mapping[str, Any]:
-    """Describe the evaluation of all plans together."""
+    """Describe the evaluation of all plans together: confined only if every one was, with all roots and sources."""
     if not evaluations:
         return {}
     names = ("origins", "programs", "environment_read")
