@@ -66,7 +66,7 @@ class StateLock(Struct):
 def build_lock_info(
     operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str], info: str = ""
 ) -> LockInfo:
-    """Build the description of this process for others that wait for the lock."""
+    """Build the description of this process, shown to others waiting for the lock."""
     host = os.uname().nodename
     return LockInfo(
         id=str(uuid.uuid4()),
@@ -92,8 +92,8 @@ def acquire_lock(
     on_wait: Callable[[str], None],
     remedy: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[StateLock | None, list[Diagnostic]]:
-    """Acquire the lock within the timeout; None if locking is off or another run holds it. `on_wait` is
-    called once after a short wait. `remedy` is the advice for a lock of a dead process.
+    """Acquire the lock within the timeout. None without an error if locking is off, with one if another run holds it.
+    `on_wait` is called once after a short wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
@@ -123,7 +123,7 @@ def acquire_lock(
 
 
 def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return the holder of the lock of the selected workspace, or None."""
+    """Return the holder of the lock of the selected workspace; None if it is free, or with errors."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return None, problems, sources
@@ -134,7 +134,7 @@ def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Dia
 
 
 def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Break the lock with this id; return a diagnostic if there is no such lock."""
+    """Break the lock with this id; return an error if there is none with it."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return problems, sources
@@ -146,7 +146,7 @@ def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic],
 
 
 def describe_lock_holder(holder: LockInfo) -> str:
-    """Return the lines that describe the holder of a lock."""
+    """Return lines about the holder of a lock, without empty facts."""
     rows = {
         "ID": holder.id,
         "Path": holder.path,
@@ -183,7 +183,7 @@ def _get_user_name() -> str:
 
 
 def _find_job_link(environment: Mapping[str, str]) -> str:
-    """Return the link to the CI job from the environment, or ""."""
+    """Return the link to the CI job from the environment; "" outside of known CI systems."""
     run_id = environment.get("GITHUB_RUN_ID")
     if run_id:
         server = environment.get("GITHUB_SERVER_URL", "https://github.com")
