@@ -18,33 +18,33 @@ MAX_ERROR_BYTES: Final = 1 << 20  # bytes of an unsuccessful answer
 
 
 class ReadByteLimit:
-    """Remaining bytes of one read, a journal in pieces included: bounds the reader's memory."""
+    """Remaining bytes of one read, also in pieces: it bounds the memory of the reader."""
 
-    __slots__ = ("_left", "_most")
+    __slots__ = ("_maximum", "_remaining")
 
     def __init__(self, maximum: int) -> None:
-        self._most = maximum
-        self._left = maximum
+        self._maximum = maximum
+        self._remaining = maximum
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes before they are read. Raises FileTooLarge with the total limit."""
+        """Count bytes and extend the time limit of the operation for them. Raises FileTooLarge with the total limit."""
         extend_deadline(size)
         self.count(size)
 
     def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
-        """Read a body to its end; `announced` is its declared length. Raises FileTooLarge."""
-        if announced > self._left:
-            raise FileTooLarge(self._most)
+        """Read a body to its end; `announced` is its declared length (0: unknown). Raises FileTooLarge."""
+        if announced > self._remaining:
+            raise FileTooLarge(self._maximum)
         extend_deadline(announced)
-        content = body.read(self._left + 1)
+        content = body.read(self._remaining + 1)  # one byte more shows an excess
         self.count(len(content))
         return content
 
     def count(self, size: int) -> None:
-        """Count bytes of decompressed content. Raises FileTooLarge."""
-        self._left -= size
-        if self._left < 0:
-            raise FileTooLarge(self._most)
+        """Count bytes already read. Raises FileTooLarge."""
+        self._remaining -= size
+        if self._remaining < 0:
+            raise FileTooLarge(self._maximum)
 
 
 class ResponseBody(Protocol):
@@ -63,7 +63,7 @@ class PageLimits:
         self._ends_at = time.monotonic() + (seconds or read_deadline())
 
     def add_page(self, size: int, token: str) -> str:
-        """Count a page and the token of the next one. Return the exceeded limit, or ""."""
+        """Count a page of `size` bytes and the token of the next page ("": none). Return the exceeded limit, or ""."""
         self._ends_at += size / (1 << 20)
         try:
             self._reading.reserve(size)
@@ -83,7 +83,8 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse a JSON document in UTF-8. Raises ValueError with a message."""
+    """Parse a JSON document in UTF-8, of limited depth. Raises ValueError with a message."""
+    # Brackets within strings count only in the fast first estimate.
     if _estimate_json_depth(content) > MAX_DEPTH and _estimate_json_depth(_STRING.sub(b"", content)) > MAX_DEPTH:
         raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
     try:

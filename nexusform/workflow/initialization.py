@@ -36,6 +36,10 @@ from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.state_locking import LockOptions, acquire_lock
 
+_UNLOCK_OLD_BACKEND: Final = (
+    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate again"
+)
+
 
 class InitOptions(Struct, frozen=True):
     """Options for a changed backend. Without `has_backend`, only the configuration is checked."""
@@ -176,10 +180,8 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
     state = stored.state
     state_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
     content_text = state_text if state.lineage else "no state yet"  # a written state has a lineage
-    return (
-        f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).',
-        problems,
-    )
+    line = f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).'
+    return line, problems
 
 
 def _describe_configuration(configuration: Configuration) -> list[str]:
@@ -285,11 +287,6 @@ def _migrate_workspace(
             return "", [*problems, _build_write_error(context, problem)]
         target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
-
-
-_UNLOCK_OLD_BACKEND: Final = (
-    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate again"
-)
 
 
 def _format_unlock_advice(workspace: str) -> str:

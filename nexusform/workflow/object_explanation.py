@@ -190,7 +190,8 @@ class _ExplanationQuery(Struct, frozen=True):
             return Explanations(removals=removals, diagnostics=errors)
         reasons = self._plan_existing_again(current_vms, name)
         if not reasons:
-            errors = (*errors, _build_unexplained_error(name))
+            detail = f'This plan does not schedule "{name}", so there is nothing to explain.'
+            errors = (*errors, build_error("nothing-to-explain", detail))
         return Explanations(tuple(reasons), diagnostics=errors)
 
     def _plan_with_explanation(
@@ -324,10 +325,6 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
         if diagnostic.id == DOES_NOT_FIT:
             return tuple(diagnostic.extra["fit"].get("suggested_fixes", ()))
     return ()
-
-
-def _build_unexplained_error(name: str) -> Diagnostic:
-    return build_error("nothing-to-explain", f'This plan does not schedule "{name}", so there is nothing to explain.')
 
 
 def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:

@@ -180,12 +180,10 @@ def read_configured_choice(
     kind, block = settings.backend_type, settings.backend
     backend = BACKENDS.get(kind)
     if backend is None:
-        suggestion = suggest_name(kind, BACKENDS)
-        known_kinds = ", ".join(BACKENDS)
         return None, [
             build_error(
                 "unknown-backend",
-                f'There is no backend "{kind}". Known are: {known_kinds}.{suggestion}',
+                f'There is no backend "{kind}". Known are: {", ".join(BACKENDS)}.{suggest_name(kind, BACKENDS)}',
                 _get_block_span(settings),
             )
         ]

@@ -256,8 +256,7 @@ def find_cache_directory(environment: Mapping[str, str]) -> str | None:
         return None
     if environment.get("NF_CACHE_DIR"):
         return environment["NF_CACHE_DIR"]
-    homes = (("XDG_CACHE_HOME", ""), ("HOME", ".cache"))
-    for variable, subdirectory in homes:
+    for variable, subdirectory in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
         home = Path(get_text(environment, variable))
         if home.is_absolute():
             return str(home / subdirectory / "nexusform")

@@ -27,6 +27,8 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
+# A site shows these inside another object, so a plan may create them again by mistake.
+_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
 
 
 def create_providers(
@@ -191,10 +193,6 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
         if isinstance(provider, CaptureProvider)
         for site, taken_at in provider.list_captures()
     )
-
-
-# A site shows these inside another object, so a plan may create them again by mistake.
-_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:

@@ -113,9 +113,8 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
     """Check the settings of `config` and convert them to plain data; None with problems. Null settings are omitted."""
     kind = BACKENDS.get(query.backend)
     if kind is None:
-        known_kinds = ", ".join(BACKENDS)
         suggestion = suggest_name(query.backend, BACKENDS)
-        detail = f'There is no backend "{query.backend}". Known are: {known_kinds}.{suggestion}'
+        detail = f'There is no backend "{query.backend}". Known are: {", ".join(BACKENDS)}.{suggestion}'
         return None, [Problem(("backend",), "unknown-backend", detail)]
     if not isinstance(query.config, Mapping):
         detail = "An object is needed: config = { NAME = VALUE, ... }."

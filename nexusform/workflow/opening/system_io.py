@@ -29,6 +29,7 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
+_SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
 
 
 def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> bytes:
@@ -224,9 +225,6 @@ def get_plan_time(environment: Mapping[str, str]) -> str:
     epoch = environment.get("SOURCE_DATE_EPOCH", "")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-_SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
 
 
 def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:

@@ -53,6 +53,7 @@ from nexusform.workflow.runs.run import Run, build_base_request, build_plan_requ
 
 RESCUE: Final = "errored.nfstate"
 _SENSITIVE_VALUE: Final = "(sensitive value)"
+_MAX_LISTED: Final = 5  # wrong predictions in one message
 
 
 class PlanApplyOptions(Struct, frozen=True):
@@ -237,9 +238,6 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
             "plan. The state has the observed values; nothing is marked for replacement.",
         )
     ]
-
-
-_MAX_LISTED: Final = 5
 
 
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:

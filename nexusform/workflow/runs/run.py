@@ -201,11 +201,9 @@ class Run(Struct):
             self._record_confirmed_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
-            earlier_answer_count = self._count_server_answers()
+            earlier_count = self._count_server_answers()
             result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_identities(
-            options, is_connected=self._count_server_answers() > earlier_answer_count
-        )
+        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > earlier_count)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
@@ -252,9 +250,7 @@ class Run(Struct):
     def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
-        """Return the plan with the verdicts and errors of the server-side dry run, or (without `refresh`) of skipping
-        it.
-        """
+        """Return the plan with the verdicts of the server-side dry run, and its errors (or those of skipping it)."""
         has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
         if not options.refresh:
             if not has_validator or not options.dry_run_skip_reason:
@@ -291,11 +287,8 @@ class Run(Struct):
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             if not result.plan.errored:
                 errors = select_errors(further_diagnostics)
-                # Changes rejected by the server, permitted by another flag; not with other errors.
-                has_only_rejections = all(item.id == "field-conflict" and item.address for item in errors)
-                plan = replace(
-                    plan, rejected=tuple(sorted({item.address for item in errors})) if has_only_rejections else ()
-                )
+                all_rejected = all(item.id == "field-conflict" and item.address for item in errors)  # no other errors
+                plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if all_rejected else ())
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
             findings: list[Diagnostic] = []
@@ -310,9 +303,7 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan: nothing is read, and samples are not drawn for
-        confidence.
-        """
+        """Plan again with the recorded inputs of a saved plan, without reads. Sample only for sampled verdicts."""
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)

@@ -59,7 +59,7 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare the plan with a new one. If serial or inputs changed, equal changes suffice, else all parts must match."""
+    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match."""
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
         if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
@@ -87,9 +87,7 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
 
 
 def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if planning with its recorded inputs gives the same; with a verified signature also if it
-    fails.
-    """
+    """Accept the plan if planning with its recorded inputs gives the same; if impossible, a verified one."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)

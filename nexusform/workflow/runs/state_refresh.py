@@ -24,15 +24,15 @@ from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_objects
 
-Refreshed = dict[Address, ObjectState | None]
+PROVIDER_CHANGED: Final = "provider-of-objects-changed"
+_MAX_NAMES: Final = 6
+Refreshed = dict[Address, ObjectState | None]  # None: missing at its provider
 
 
 def refresh_request(
     request: PlanRequest, providers: Mapping[str, Provider], on_read: Callable[[str, str], None]
 ) -> tuple[PlanRequest, list[Diagnostic]]:
-    """Return the request with refreshed objects and imports; `on_read` is called for each object. Raises
-    ProviderProblem.
-    """
+    """Return the request with refreshed objects and imports, and diagnostics. Raises ProviderProblem."""
     types = request.registries.resource_types
     with log_duration("info", "objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
@@ -100,10 +100,6 @@ def _read_objects(
         if attributes != recorded.attributes or private_note != recorded.private:
             changed_objects[address] = replace(recorded, attributes=attributes, private=private_note)
     return changed_objects
-
-
-PROVIDER_CHANGED: Final = "provider-of-objects-changed"
-_MAX_NAMES: Final = 6
 
 
 class ProviderChanges(Struct):
