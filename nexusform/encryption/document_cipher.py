@@ -142,7 +142,7 @@ def _serialize_header(header: Mapping[str, Any]) -> bytes:
 
 
 def _split_encrypted_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
-    """Return header and data of an encrypted document. Raises EncryptionProblem."""
+    """Return header and data (still encrypted) of a document. Raises EncryptionProblem if it is damaged or newer."""
     try:
         members = json.loads(document)
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)

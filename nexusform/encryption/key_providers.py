@@ -68,7 +68,7 @@ def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
 
 @contextmanager
 def require_cryptography(phrase: str) -> Iterator[None]:
-    """Convert a missing package to an EncryptionProblem; `phrase` is a phrase like "Signatures need"."""
+    """Convert an ImportError to an EncryptionProblem; `phrase` begins its message, such as "Signatures need"."""
     try:
         yield
     except ImportError as problem:

@@ -29,6 +29,8 @@ _Result = TypeVar("_Result")
 _UNAUTHORIZED: Final = 401
 _PART_BYTES: Final = 1 << 20  # bytes of one decompression step
 _MAX_LINE_BYTES: Final = 1 << 24  # bytes of one line of a stream
+# Prefixes and suffixes added by Python to messages of the system and OpenSSL.
+_PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
 
 
 class ApiRequest(Struct, frozen=True):
@@ -189,7 +191,7 @@ def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
             yield chunk
             continue
         try:
-            yield decoder.decompress(chunk, _PART_BYTES)
+            yield decoder.decompress(chunk, _PART_BYTES)  # at most so many bytes at once
             while decoder.unconsumed_tail:
                 yield decoder.decompress(decoder.unconsumed_tail, _PART_BYTES)
         except zlib.error:
@@ -208,7 +210,7 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request
                 if answer.status_code != _UNAUTHORIZED:
-                    return
+                    return  # the token is still valid
             self.token = fetch_token()
             request.headers["Authorization"] = f"Bearer {self.token}"
             yield request
@@ -216,8 +218,6 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
     return TokenAuth()
 
 
-# Prefixes and suffixes added by Python to messages of the system and OpenSSL.
-_PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
 _TIMEOUT_PHASES: Final = {
     "ConnectTimeout": "connecting",
     "ReadTimeout": "waiting for its answer",

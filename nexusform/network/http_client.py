@@ -53,7 +53,7 @@ class WebResponse(Struct, frozen=True):
 
 
 def parse_origin(address: str) -> str:
-    """Return scheme, host and port of an address, without credentials. Raises WebError."""
+    """Return scheme, host and port (also a default port) of an address, without credentials. Raises WebError."""
     if not address.isprintable() or " " in address:  # Python's message would repeat it with its secrets
         raise WebError("its address has a blank or a control character", WebErrorKind.INVALID_REQUEST)
     try:
@@ -160,7 +160,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
 
 
 def _read_declared_length(answer: Any) -> int | None:
-    """Return the declared length of a response, None without one or of a chunked response. Raises WebError."""
+    """Return the declared length of a response; None if there is none, or in chunked encoding. Raises WebError."""
     text = str(answer.headers.get("Content-Length", "")).strip()
     if not text or answer.headers.get("Transfer-Encoding"):
         return None

@@ -15,6 +15,9 @@ MAX_ANSWER_BYTES: Final = 1 << 28  # bytes of one answer, and of all pages of a 
 MAX_PAGES: Final = 20_000  # pages of one list
 MAX_DEPTH: Final = 512  # levels of a JSON document
 MAX_ERROR_BYTES: Final = 1 << 20  # bytes of an unsuccessful answer
+_BRACKETS: Final = b"[]{}"
+_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 class ReadByteLimit:
@@ -64,7 +67,7 @@ class PageLimits:
 
     def add_page(self, size: int, token: str) -> str:
         """Count a page of `size` bytes and the token of the next page ("": none). Return the exceeded limit, or ""."""
-        self._ends_at += size / (1 << 20)
+        self._ends_at += size / (1 << 20)  # a second per MiB, as for operations
         try:
             self._reading.reserve(size)
         except FileTooLarge:
@@ -75,11 +78,6 @@ class PageLimits:
         if len(self._tokens) > MAX_PAGES:
             return f"it has more than {MAX_PAGES:,} pages"
         return "its pages do not end in time" if token and time.monotonic() > self._ends_at else ""
-
-
-_BRACKETS: Final = b"[]{}"
-_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 def parse_json(content: bytes) -> Any:
@@ -96,11 +94,11 @@ def parse_json(content: bytes) -> Any:
 
 
 def _estimate_json_depth(content: bytes) -> int:
-    """Return an upper bound of the depth: the levels of bracket pairs, and the unpaired brackets."""
+    """Return an upper bound of the depth: the levels of removed bracket pairs, plus the unpaired brackets."""
     brackets = content.translate(None, _OTHER_BYTES)
     for level in range(MAX_DEPTH):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if shorter == brackets:
+        if shorter == brackets:  # no pair is left
             return level + brackets.count(b"[") + brackets.count(b"{")
         brackets = shorter
     return MAX_DEPTH + len(brackets)

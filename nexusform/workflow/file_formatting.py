@@ -32,7 +32,7 @@ class FormattedFile(Struct, frozen=True):
 
     @property
     def difference(self) -> str:
-        """The change as a unified diff, "" without a change."""
+        """The change as a unified diff; "" without a change. A missing newline at the end is marked as by diff."""
         name = self.source.name
         lines = unified_diff(
             self.source.text.splitlines(keepends=True),

@@ -262,7 +262,7 @@ def _migrate_workspace(
             problems += new_problems
             if lock is not None:
                 exit_stack.callback(lock.release)
-        if has_errors(problems):
+        if has_errors(problems):  # a lock is held by another run
             return "", problems
         stored, new_problems = read_stored_state(source, checks_objects=False)
         target_stored, target_problems = read_stored_state(target, checks_objects=False)
@@ -290,7 +290,7 @@ def _migrate_workspace(
 
 
 def _format_unlock_advice(workspace: str) -> str:
-    """Return the command that breaks a lock in the new backend, unknown to other commands yet."""
+    """Return the advice for a locked new backend: without a saved choice, commands need its settings as flags."""
     environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
     return (
         f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
@@ -311,6 +311,7 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
 
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
+    """Build the error for another backend without -migrate-state or -reconfigure, to lose no state."""
     change_text = "its settings changed"
     if old_choice.kind != choice.kind:
         change_text = f'from "{old_choice.kind}" to "{choice.kind}"'

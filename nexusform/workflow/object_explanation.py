@@ -106,7 +106,7 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
 
 
 def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
-    """Return the address of the resource with an object of this name, in the plan or the state; "" if there is none."""
+    """Return the address of the resource with an object of this name in the plan or the state; "" for none."""
     saved = read_plan(plan_path, context)[0] if plan_path else None
     if saved is not None:
         for row in saved.plan.placements:
@@ -287,7 +287,7 @@ class _ExplanationQuery(Struct, frozen=True):
         return tuple(r for r in rows if (r.kind, r.object, r.action) == removed and self.pattern.is_match(r.address))
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
-        """Build the error for an address without placements, or without explanations in its domain."""
+        """Build the error for an address without VMs: its placements have no rules, or it has none at all."""
         rows = (row for row in planned.plan.placements if row.kind != VM and self.pattern.is_match(row.address))
         nouns = sorted({get_kind_noun(row.kind) for row in rows})
         if nouns:
@@ -320,7 +320,7 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
 
 
 def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
-    """Return the remedies of VMs that do not fit; all such errors have the same ones."""
+    """Return the suggested fixes for VMs without capacity; () if none were computed. All such errors have the same."""
     for diagnostic in planned.diagnostics:
         if diagnostic.id == DOES_NOT_FIT:
             return tuple(diagnostic.extra["fit"].get("suggested_fixes", ()))

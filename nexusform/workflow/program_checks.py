@@ -96,6 +96,7 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
 
 
 def _build_difference_error(check: ProgramCheck, difference: DecisionDifference, hint: str) -> Diagnostic:
+    """Build the error for an object decided differently by the program; `hint` is a sentence about the cases."""
     detail = (
         f"{difference.address}: {difference.object} is predicted {_format_location(difference.predicted)}; "
         f"{check.program} {check.version} decides {_format_location(difference.actual)}. {hint}"
@@ -104,4 +105,5 @@ def _build_difference_error(check: ProgramCheck, difference: DecisionDifference,
 
 
 def _format_location(name: str) -> str:
+    """Format the machine or cluster of a decision; "" is pending."""
     return f"on {name}" if name else "pending"

@@ -214,7 +214,7 @@ def read_configured_choice(
     settings_values = {name: value for name, value in values.items() if value is not None}  # null is as if omitted
     required_names = [name for name, attribute in backend.schema.attributes.items() if attribute.required]
     missing = [name for name in required_names if name not in settings_values]
-    if missing and not has_errors(problems):
+    if missing and not has_errors(problems):  # a misspelled or rejected setting explains a missing one
         problems.append(_build_missing_settings_error(kind, missing, context, _get_block_span(settings)))
     return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
 
@@ -238,7 +238,7 @@ def explain_rejected_settings(
 
 
 def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
-    """Return the schema with all attributes optional, because -backend-config may set the rest."""
+    """Return the schema with all attributes optional: -backend-config may set those missing in the block."""
     attributes = {
         name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
     }
@@ -365,7 +365,7 @@ def load_backend_choice(context: CommandContext) -> BackendChoice | None:
 
 
 def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
-    """Save a choice for later commands. Raises OSError."""
+    """Save a choice for later commands, readable by the owner only. Raises OSError."""
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)
     document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}

@@ -99,7 +99,7 @@ class CommandContext(Struct, frozen=True):
         return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)
 
     def explain_rejection(self, subject: str) -> str:
-        """Explain why a remote address of the configuration is not used."""
+        """Explain why `subject` (a phrase with a remote address of the configuration) is not used."""
         return (
             f"{subject} is set in the configuration, and -confine does not allow it. Allow it with "
             f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE.{self.confinement_note}"
@@ -182,14 +182,13 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
 
 
 def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
-    """Parse -confine or NF_CONFINE: "false" is none, "true" the top of the work tree, other values are a
-    directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
+    """Parse -confine or NF_CONFINE (`flag_value`): "false" is none, "true" the top of the work tree, other values are
+    a directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
     """
     source = detect_confinement_source(flag_value, environment)
     if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):
         return UNCONFINED
-    flag_value = flag_value or "true"
-    confinement = _build_confinement(flag_value, environment, directory)
+    confinement = _build_confinement(flag_value or "true", environment, directory)
     return replace(confinement, reason=_CONFINEMENT_NOTES.get(source, ""))
 
 

@@ -15,8 +15,8 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 
 def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
-    """Merge the encryption of settings and environment; None without either. NF_ENCRYPTION has the content of
-    the block; its key providers, methods and targets win.
+    """Merge the encryption of settings and environment; None without either, or with errors. NF_ENCRYPTION has the
+    content of the block; its key providers, methods and targets win. Key vaults of the configuration must be allowed.
     """
     configured = settings.encryption
     vault_errors = _check_key_vaults(configured, context) if configured else []

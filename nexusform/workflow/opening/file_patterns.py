@@ -18,6 +18,8 @@ from nexusform.language.evaluation_run import FileProblem, MissingDirectory
 MATCH_CAP: Final = 100_000  # files per fileset()
 DIRECTORY_CAP: Final = 100_000  # directories read per fileset()
 _ALTERNATIVES_CAP: Final = 1000  # patterns per expansion of braces
+_BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)  # and escapes and classes, to skip braces in them
+_SIGNS: Final = re.compile(r"\\.|.", re.DOTALL)  # a character, or a backslash with one
 
 _Matches: TypeAlias = Callable[[str], bool]
 # A literal name, a predicate for names, or None for any directories.
@@ -117,10 +119,6 @@ def _is_cyclic_link(root: Path, path: str) -> bool:
     return any(directory.resolve().is_relative_to(real) for directory in parents)
 
 
-_BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)
-_SIGNS: Final = re.compile(r"\\.|.", re.DOTALL)
-
-
 def _create_pattern_error(pattern: str) -> FileProblem:
     return FileProblem(f'"{pattern}" is not a valid file pattern.')
 
@@ -182,7 +180,7 @@ def _parse_character_class(signs: list[str], position: int, pattern: str) -> tup
     A sign is a character, or a backslash with a character. Raises the error of the whole `pattern`.
     """
     is_negated = signs[position : position + 1] == ["^"]
-    position += is_negated
+    position += is_negated  # 1 for the `^`
     ranges: list[str] = []
     while signs[position : position + 1] != ["]"] or not ranges:
         # One sign, or three for a range such as `a-z`. Its ends are the first and the last sign, if all are there.

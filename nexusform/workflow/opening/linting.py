@@ -95,7 +95,7 @@ def _build_lint_pools(
     entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in entries:
         demand = vms.request.demand
-        if demand is None or vms.is_removed:
+        if demand is None or vms.is_removed:  # no VMs are requested
             continue
         for pool in demand.pools:
             if pool.count_path:  # rules advise on its count
@@ -108,7 +108,7 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
     """Return the sort key of an object: existing ones by creation number, then new and replaced ones."""
     prior = vms.instance.prior
     if prior is None or vms.instance.is_replaced:
-        return True, 0
+        return True, 0  # True sorts last
     return False, prior.creation
 
 

@@ -155,8 +155,8 @@ def prepare_backend(
 
 
 def find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return the backend for commands that need the state only, with the files read. Errors elsewhere in the
-    configuration are ignored; a directory without configuration has the default backend.
+    """Return the backend for commands needing only the state, and the files read; None with errors. Errors elsewhere
+    in the configuration are ignored; a directory without configuration has the default backend.
     """
     configuration, _ = load_project_configuration(context)
     backend, problems = open_backend(context, configuration)

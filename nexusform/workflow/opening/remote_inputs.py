@@ -41,7 +41,7 @@ class RemoteStateReader(Struct, frozen=True):
     locations: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def read(self, query: RemoteStateQuery) -> Answer:
-        """Return the requested state, or None with problems if it is missing or unreadable."""
+        """Return the requested state (read once); None with problems if it is missing or unreadable."""
         key = repr(query)
         if key not in self.answers:
             self.answers[key] = self._read_remote_state(query)

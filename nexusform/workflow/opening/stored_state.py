@@ -42,8 +42,7 @@ def compute_state_digest(state: State) -> str:
 
 
 def load_schemas() -> Mapping[str, BlockSchema]:
-    """Load the schemas of all resource types."""
-    # imported on demand; commands that only list the state do not need it
+    """Load the schemas of all resource types by name. Commands only listing the state do not need them."""
     from nexusform.resource_types.registry import build_registries
 
     return build_registries().schemas["managed"]

@@ -29,6 +29,9 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
+_COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
+_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes of a file in .git
 _SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
 
 
@@ -128,7 +131,7 @@ class ConfinedFileAccess:
             raise FileProblem(f'"{path}" is the home directory of an unknown user.') from None
 
     def is_directory(self, path: Path) -> bool:
-        """Return whether a directory exists within the confinement."""
+        """Return whether a directory exists within the confinement; False outside of it."""
         try:
             return Path(self._confinement.resolve(path)).is_dir()
         except (OSError, ValueError):
@@ -162,11 +165,6 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait for the given seconds."""
         time.sleep(seconds)
-
-
-_COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
-_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes
 
 
 def find_commit(directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED) -> str:
@@ -263,8 +261,8 @@ def explain_unwritable_file(path: str) -> str:
 
 
 def is_stream_or_directory(path: Path) -> bool:
-    """Return whether a path is written as a stream, or is a directory. /dev/stdout and /dev/fd/63 are system
-    links and may lead to a file; /dev/shm has regular files.
+    """Return whether a path is to be opened as it is: a pipe, a device, a directory or a system link such as
+    /dev/stdout, possibly to a file. False for files, other links and missing paths; /dev/shm has regular files.
     """
     if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
         return True

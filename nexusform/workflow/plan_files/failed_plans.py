@@ -102,7 +102,7 @@ def build_file_rejection(path: str) -> Diagnostic:
 
 
 def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
-    """Return an error for the saved plan of a failed run."""
+    """Return an error for the saved plan of a failed run, with its first error; [] for a complete plan."""
     if not saved.plan.errored:
         return []
     errors = select_errors(saved.plan.diagnostics)

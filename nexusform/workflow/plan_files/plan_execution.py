@@ -314,6 +314,7 @@ def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
 
 
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
+    """Build the record of a check for the state document, in Terraform's format of check results."""
     return {
         "address": {"kind": check.kind, "to_display": check.address},
         "status": check.status,

@@ -74,7 +74,7 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
 
 
 def render_dot_svg(dot: str) -> str:
-    """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError."""
+    """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError for any failure."""
     program = shutil.which("dot")
     if program is None:
         raise OSError("graphviz is not installed: the program dot is not in the PATH")

@@ -207,6 +207,7 @@ def _convert_variable(variable: VariableValue) -> Value:
 def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration, list[Diagnostic]]:
     """Load the directory's configuration if it is equal to the plan's, else the files in the plan, with errors."""
     configuration, _ = load_project_configuration(context)
+    # Constants may have other values now than in the plan.
     if not configuration.constants and _is_equal_to_snapshot(configuration, saved.configuration_files):
         return configuration, []
     type_registries = build_registries()
@@ -288,8 +289,7 @@ def read_ephemeral_variables(
     return values, errors
 
 
-# Writer of a plan in another tool's format: the text ("" without matching content), and diagnostics about
-# omitted parts.
+# Writer of a plan in another tool's format: text ("" without content for it), and diagnostics about omitted parts.
 Writer: TypeAlias = Callable[[Plan], tuple[str, list[Diagnostic]]]
 
 _WRITERS: Final[Mapping[str, Writer]] = LazyTable(collect_object_references("exports"))
@@ -304,7 +304,7 @@ class ExportResult(Struct, frozen=True):
 
 
 def export_plan(context: CommandContext, path: str, format_name: str) -> ExportResult:
-    """Write a saved plan in another tool's format."""
+    """Return a saved plan in another tool's format (one of FORMATS)."""
     saved, problems = read_complete_plan(path, context)
     if saved is None:
         return ExportResult(diagnostics=tuple(problems))

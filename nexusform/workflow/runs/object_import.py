@@ -110,7 +110,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
-        can_generate = not target.address.module and target.address.key is None
+        can_generate = not target.address.module and target.address.key is None  # one block of the root module
         if target.block is None and not (generate and can_generate):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
@@ -325,7 +325,7 @@ def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
 
 
 def _build_hcl2_expression(value: Any) -> Any:
-    """Convert plain data for the hcl2 package, with quoted and escaped texts."""
+    """Convert plain data for the hcl2 package: texts are quoted, and fractions become floats."""
     if isinstance(value, str):
         return _quote_text(value)
     if isinstance(value, Mapping):

@@ -20,7 +20,7 @@ _MAX_WAITS: Final = 8  # number of waits for code of nexusform, because exceptio
 
 @contextmanager
 def limit_time(seconds: int) -> Iterator[None]:
-    """Raise DiagnosticsError inside the block after the seconds, by a signal or a watching thread."""
+    """Raise DiagnosticsError inside the block after the seconds: by a signal, or off the main thread by a thread."""
     failure = DiagnosticsError(
         build_error(
             "time-budget",

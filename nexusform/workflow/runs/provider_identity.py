@@ -62,14 +62,14 @@ def _check_and_record_provider_identity(
         observed = provider.read_identity(recorded, objects)
     except ProviderProblem:
         if objects:
-            raise
-        return  # nothing is known about it yet
+            raise  # its objects must not be changed through an unknown system
+        return  # it has no objects in the state yet
     if not observed:  # the provider cannot tell
         return
     entry = {"identity": dict(observed)}
     check.observed[name] = entry
     comparison = provider.compare_identity(recorded, observed)
-    if comparison.difference and accepted not in comparison.accepted_by:
+    if comparison.difference and accepted not in comparison.accepted_by:  # by -allow-other-hub
         check.diagnostics.append(_build_different_system_error(name, comparison.difference, comparison.accepted_by))
     elif comparison.is_known or not objects:  # the same system, a new one or one accepted by flag
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}

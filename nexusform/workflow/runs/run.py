@@ -190,7 +190,7 @@ class Run(Struct):
         request = self.build_request(options)
         if options.refresh and (
             request.state.instances or any(provider.observes_objects for provider in self.providers.values())
-        ):
+        ):  # otherwise there is nothing to read
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
@@ -436,7 +436,7 @@ def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> Pla
 
 
 def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
-    """Build the plan request of a project without options."""
+    """Build the plan request of a project and its state, without the options of a plan."""
     return PlanRequest(
         configuration=project.configuration,
         variables=project.variables,
@@ -478,7 +478,7 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, recover from an interrupted run (`records_recovery`), and create the providers."""
+    """Lock and read the state, create providers, and recover from an interrupted run; `records_recovery` writes it."""
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
@@ -544,7 +544,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
 
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
-    """Return a warning for a new local state in automation, because it would be lost with the machine."""
+    """Return a warning for a new local state in automation: it is lost with the machine. [] for shared backends."""
     inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):
         return []

@@ -309,6 +309,7 @@ def _build_changed_input_warning(name: str) -> Diagnostic:
 
 
 def _build_different_plan_error(changed_inputs: Sequence[str], differences: str) -> Diagnostic:
+    """Build the error for a new plan with other changes; `changed_inputs` may explain it."""
     reason = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan" if changed_inputs else "Planning"
     return build_error(
         "saved-plan-outdated",
@@ -317,6 +318,7 @@ def _build_different_plan_error(changed_inputs: Sequence[str], differences: str)
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
+    """Build the error for a plan of another serial of the state."""
     return build_error(
         "stale-saved-plan",
         f"The plan is for serial {plan.serial} of the state, which now has serial "

@@ -55,7 +55,7 @@ class StateLock(Struct):
     id: str
 
     def release(self) -> list[Diagnostic]:
-        """Release the lock."""
+        """Release the lock; return an error if it fails."""
         try:
             self.backend.unlock(self.id)
         except BackendProblem as problem:
@@ -112,13 +112,13 @@ def acquire_lock(
                 holder = conflict.holder
                 holder_text = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
                 on_wait(f"Acquiring state lock. This may take a few moments...{holder_text}")
-            clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
+            clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))  # not beyond the timeout
             pause = min(pause * 2, _MAX_PAUSE)
             continue
         except BackendProblem as problem:
             return None, [build_error("state-lock-error", str(problem))]
         log_event("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
-        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]
+        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]  # of a dead process
         return StateLock(backend, info.id), takeover_warnings
 
 
@@ -163,6 +163,7 @@ def describe_lock_holder(holder: LockInfo) -> str:
 
 
 def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> Diagnostic:
+    """Build the error for a lock held by another process. `remedy` contains the placeholder ID."""
     holder_text = ""
     if holder:
         holder_text = f"\n\nLock Info:\n{describe_lock_holder(holder)}"

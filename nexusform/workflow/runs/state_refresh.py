@@ -47,7 +47,7 @@ def refresh_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Return the objects that differ from the state (None: missing). Only observing providers are read;
+    """Return the objects changed since the state was written (None: missing). Only observing providers are read;
     `on_read` is called with address and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
@@ -114,7 +114,7 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
     """Find simulated objects with a real provider now: it has them (`imports`) or not. Raises ProviderProblem."""
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
-        if not provider.observes_objects or not provider.sends_changes:
+        if not provider.observes_objects or not provider.sends_changes:  # no provider of a real site
             continue
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests = [

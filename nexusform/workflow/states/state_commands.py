@@ -89,7 +89,7 @@ StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
 def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
-    """Read the state of the selected workspace with its journal; `checks_objects`: see read_stored_state."""
+    """Read the state of the selected workspace; None with errors. `checks_objects`: see read_stored_state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)
@@ -198,14 +198,14 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
-        return False
+        return False  # not the state of this apply
     try:
         document = backend.read()
     except BackendProblem:
         return False
     initial_state = EMPTY if document is None else state_codec.decode_state(document, backend.describe())[0]
     if initial_state is None or initial_state.serial >= state.serial:
-        return False
+        return False  # the document already has the serial of the apply
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
     changed_addresses = {
         address for address, instance in state.instances.items() if initial_state.instances.get(address) != instance
