@@ -124,7 +124,7 @@ def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> En
         secret = secrets.token_bytes(KEY_BYTES)
         wrapped_by, wrapped = wrap_key(key_id, secret)
         return EncryptionKey(secret, {"wrapped": _encode_base64(wrapped), "key_id": wrapped_by})
-    # Any version of the block's key may have wrapped it, but no other key.
+    # Any version of the block's key may have wrapped it (without key_version), but no other key.
     wrapped_by = str(meta.get("key_id", ""))
     if not f"{wrapped_by}/".startswith(f"{key_id}/"):
         raise EncryptionProblem(f"the document's key was wrapped by {wrapped_by}, not by {key_id}.")

@@ -33,12 +33,11 @@ class FormattedFile(Struct, frozen=True):
     @property
     def difference(self) -> str:
         """The change as a unified diff; "" without a change. A missing newline at the end is marked as by diff."""
-        name = self.source.name
         lines = unified_diff(
             self.source.text.splitlines(keepends=True),
             self.text.splitlines(keepends=True),
-            f"old/{name}",
-            f"new/{name}",
+            f"old/{self.source.name}",
+            f"new/{self.source.name}",
         )
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 

@@ -103,7 +103,7 @@ def _prepare_backend(
         if options.migrate:  # -migrate-state
             migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
             problems += new_problems
-            if has_errors(new_problems):
+            if has_errors(new_problems):  # the old choice stays recorded
                 return [], problems
             lines += migration_lines
         elif _has_any_state(old_choice, context, settings):

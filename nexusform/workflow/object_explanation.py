@@ -166,7 +166,7 @@ class _ExplanationQuery(Struct, frozen=True):
         names = self._list_vm_names(planned, current_vms)
         names_by_platform_name = {vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()}
         errors = tuple(select_errors(planned.diagnostics))
-        if not names:
+        if not names:  # no VM at the address
             return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
         # Not a VM: the name of a pool, or "" to list all pools. A single VM needs no name.
         if self.name not in {*names, *names_by_platform_name} and (self.name or len(names) > 1):

@@ -70,7 +70,7 @@ def create_providers(
             problems.append(
                 build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
             )
-    if DEFAULT_PROVIDER not in request.configuration.root.providers:
+    if DEFAULT_PROVIDER not in request.configuration.root.providers:  # it needs no block
         simulated = PROVIDERS[DEFAULT_PROVIDER]
         providers[DEFAULT_PROVIDER] = simulated.make({}, context.directory, exit_stack, context.confinement)
     return providers, problems

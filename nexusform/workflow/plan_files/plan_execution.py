@@ -137,7 +137,7 @@ def apply_remaining_steps(
         )
     # An interrupted run verified none of its predictions.
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
-    unverified: list[Step] = []
+    unverified: list[Step] = []  # steps done by it
     if remaining_steps.was_interrupted:
         unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
@@ -177,18 +177,21 @@ def _execute_plan(
         clock=run.clock,
         listener=listener,
         options=ExecutionOptions(
-            options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people, write_only
+            parallelism=options.parallelism,
+            fail_fast=options.fail_fast,
+            should_stop=options.is_stopping,
+            waits_for_user=options.waits_for_people,
+            write_only=write_only,
         ),
     )
-    wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
-    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
+    wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
+    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # another machine allowed by the rules
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
-    checks = tuple(_build_check_record(check) for check in results.checks)
-    recorder.add_record(ApplyEnd(results.outputs, checks))
-    problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
-    problems += list(chain.from_iterable(map(_build_step_warnings, applied.end_events)))
+    recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
+    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
+    problems += chain.from_iterable(map(_build_step_warnings, applied.end_events))
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -199,7 +202,7 @@ def _execute_plan(
         imported=sum(1 for change in plan.changes if change.importing),
         sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
         wrong_outputs=tuple(map(_build_wrong_prediction, results.changed_outputs)),
-        wrong_certain_predictions=wrong_predictions,
+        wrong_certain_predictions=wrong_certain,
         provider_names=tuple(sorted(name.split(".")[0] for name in involved_providers)),
     )
 

@@ -63,7 +63,7 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
     if unsafe := check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
     recorded_names = {file.path for file in evaluation.files} if evaluation else set()
-    names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)
+    names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)  # all inputs
     absent = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded_names)
     if absent and not is_unconfined_accepted:
         detail = f"The record of its evaluation lacks {format_first_items(absent, _MAX_NAMES)}: the file was modified."
@@ -89,7 +89,7 @@ def sign_plan(
     if saved is None:
         return None, [*problems, *new_problems]
     new_problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
-    members = plan_file.unpack_archive(data)
+    members = plan_file.unpack_archive(data)  # not None for a plan read above
     if members is None or has_errors(new_problems):
         return None, [*problems, *new_problems]
     document = plan_file.pack_archive(plan_file.sign_members(members, signer.sign_digest))

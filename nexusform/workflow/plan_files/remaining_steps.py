@@ -80,6 +80,7 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
         return problems
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]
+    # An apply with an end and no remaining steps needs no warning.
     return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []
 
 

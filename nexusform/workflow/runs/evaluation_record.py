@@ -44,7 +44,7 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         programs=tuple(sorted(accesses.programs)),
         environment_read=tuple(sorted({*accesses.variables, *[name for name in names if name in context.environment]})),
     )
-    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
+    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()  # unconfined: any address
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
 
 

@@ -102,8 +102,7 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
         first_error = select_errors(new_plan.diagnostics)[0]
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
-            # The original planning with the same inputs succeeded.
-            return _reject_plan(reason)
+            return _reject_plan(reason)  # the original planning with the same inputs succeeded
     if is_verified:
         return CheckedPlan(plan, (_build_unverified_warning(reason),))
     return CheckedPlan(None, (_build_unreproducible_error(reason),))
@@ -254,7 +253,7 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     ]
     if plan.basis.states:
         current_states = _read_remote_states(run)
-        # An unreadable state counts as unchanged.
+        # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed run.
         changed_states = [name for name, state in plan.basis.states.items() if current_states.get(name, state) != state]
         changed_inputs += [f"the state that {name} reads" for name in changed_states]
     return changed_inputs
