@@ -19,7 +19,7 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Ask providers for the outcomes of changes begun by an interrupted run; None if one fails. With `write` (lock
+    """Read the outcomes of changes begun by an interrupted run from providers; None if one fails. With `write` (lock
     held) record them and compact the journal. A plan does not write: it may run untrusted configuration with
     providers, and their answers must not affect the recorded state.
     """

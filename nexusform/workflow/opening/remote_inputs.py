@@ -164,7 +164,7 @@ class ServerResponseCache(Struct, frozen=True):
     answers: dict[str, str] = field(default_factory=dict)
 
     def query(self, question: ServerQuery) -> str:
-        """Return the response to a query, from `answers` if it was asked before. Raises ExternalQueryProblem."""
+        """Return the response to a query, from `answers` if fetched before. Raises ExternalQueryProblem."""
         key = build_query_key(question)
         if key not in self.answers:
             module, _, name = question.reader.partition(":")  # loaded on first use

@@ -235,7 +235,7 @@ class Run(Struct):
         return diagnostics
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
-        """Plan from the state alone, since a system is unreachable; a warning says so, and nothing is validated."""
+        """Plan from the state alone, since a system is unreachable. Add a warning; nothing is validated."""
         reason = "the plan is made from the state"
         result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
