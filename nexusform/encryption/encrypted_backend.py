@@ -20,9 +20,9 @@ from nexusform.interfaces.state_storage import (
 class EncryptedBackend:
     """Encryption around another backend. The lock information stays readable."""
 
-    def __init__(self, inner: StateBackend, sealer: DocumentCipher) -> None:
+    def __init__(self, inner: StateBackend, cipher: DocumentCipher) -> None:
         self.inner = inner
-        self._sealer = sealer
+        self._cipher = cipher
 
     def describe(self) -> str:
         """Return the location of the inner backend."""
@@ -34,20 +34,20 @@ class EncryptedBackend:
         return None if document is None else self._decrypt(document, STATE, self.describe())
 
     def write(self, document: bytes) -> None:
-        """Encrypt and replace the document. An equal document with the same method is not written."""
+        """Encrypt and replace the document, unless the stored one is equal and has the current method."""
         stored = self.inner.read()
-        if stored is None or not self._sealer.is_current(stored) or self._decrypt_or_none(stored) != document:
+        if stored is None or not self._cipher.is_current(stored) or self._decrypt_or_none(stored) != document:
             self.inner.write(self._encrypt(document, STATE))
 
     def is_outdated(self) -> bool:
-        """Return whether the stored document has another method than the configured one."""
+        """Return whether the stored document is encrypted by a fallback, and to be written again."""
         document = self.inner.read()
-        return document is not None and not self._sealer.is_current(document)
+        return document is not None and not self._cipher.is_current(document)
 
     def check(self) -> None:
         """Raise a BackendProblem if no key for writing is available."""
         try:
-            self._sealer.check()
+            self._cipher.check()
         except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None
 
@@ -60,12 +60,12 @@ class EncryptedBackend:
         self.inner.append(self._encrypt(record, JOURNAL))
 
     def append_all(self, records: Sequence[bytes]) -> None:
-        """Add encrypted records in order."""
-        sealed = self._encrypt_records(records)
+        """Add records in order, encrypted; at once if the inner backend can."""
+        encrypted_records = self._encrypt_records(records)
         if isinstance(self.inner, BatchJournalBackend):
-            self.inner.append_all(sealed)
+            self.inner.append_all(encrypted_records)
             return
-        for record in sealed:
+        for record in encrypted_records:
             self.inner.append(record)
 
     def read_journal(self) -> list[bytes]:
@@ -75,8 +75,8 @@ class EncryptedBackend:
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Encrypt and write the document, then empty the journal except for records to keep."""
-        sealed = self._encrypt_records(keep)
-        self.inner.write_merged_state(self._encrypt(document, STATE), sealed)
+        encrypted_records = self._encrypt_records(keep)
+        self.inner.write_merged_state(self._encrypt(document, STATE), encrypted_records)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked."""
@@ -100,7 +100,7 @@ class EncryptedBackend:
 
     def select_workspace(self, name: str) -> EncryptedBackend:
         """Return the backend of another workspace with the same keys."""
-        return EncryptedBackend(self.inner.select_workspace(name), self._sealer)
+        return EncryptedBackend(self.inner.select_workspace(name), self._cipher)
 
     def delete_workspace(self, name: str) -> None:
         """Remove a workspace's state."""
@@ -123,19 +123,19 @@ class EncryptedBackend:
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
         """Write the encrypted document to the inner backend during an apply."""
         assert isinstance(self.inner, CheckpointBackend)
-        sealed = self._encrypt_records(records)
-        self.inner.write_checkpoint(self._encrypt(document, STATE), sealed)
+        encrypted_records = self._encrypt_records(records)
+        self.inner.write_checkpoint(self._encrypt(document, STATE), encrypted_records)
 
     def _decrypt_or_none(self, document: bytes) -> bytes | None:
-        """Return the document, None if it cannot be decrypted (it is about to be replaced)."""
+        """Return the document; None if no key decrypts it. Then it is replaced without comparison."""
         try:
-            return self._sealer.decrypt(document, STATE, self.describe())
+            return self._cipher.decrypt(document, STATE, self.describe())
         except EncryptionProblem:
             return None
 
     def _encrypt(self, document: bytes, purpose: str) -> bytes:
         try:
-            return self._sealer.encrypt(document, purpose)
+            return self._cipher.encrypt(document, purpose)
         except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None
 
@@ -144,6 +144,6 @@ class EncryptedBackend:
 
     def _decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
         try:
-            return self._sealer.decrypt(document, purpose, name)
+            return self._cipher.decrypt(document, purpose, name)
         except EncryptionProblem as problem:
             raise BackendProblem(str(problem)) from None

@@ -52,7 +52,7 @@ KeyProvider = Callable[[Mapping[str, str], Meta | None], EncryptionKey]
 
 
 def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
-    """Return the key of a block. Raises EncryptionProblem with the block's name."""
+    """Return the key of a block for the document with this `meta`, or a new key (None). Raises EncryptionProblem."""
     name = f"key_provider.{block.kind}.{block.name}"
     provider = KEY_PROVIDERS.get(block.kind)
     if provider is None:
@@ -68,7 +68,7 @@ def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
 
 @contextmanager
 def require_cryptography(phrase: str) -> Iterator[None]:
-    """Convert a missing package to an EncryptionProblem; `phrase` is a phrase like "Signatures need"."""
+    """Convert an ImportError to an EncryptionProblem; `phrase` begins its message, such as "Signatures need"."""
     try:
         yield
     except ImportError as problem:
@@ -77,7 +77,7 @@ def require_cryptography(phrase: str) -> Iterator[None]:
 
 
 def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Derive a key from a passphrase in the block or in a variable named by it."""
+    """Derive a key from a passphrase in the block or in its variable, with the salt of `meta` or a new one."""
     with require_cryptography("Encryption needs"):
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
@@ -101,18 +101,18 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
 
 
 def _read_environment_key(settings: Mapping[str, str], _meta: Meta | None) -> EncryptionKey:
-    """Read a key from a variable, as base64 or hexadecimal digits."""
+    """Read a key from a variable, as base64 or hexadecimal digits. Its metadata is empty."""
     _reject_unknown_key_settings(settings, "variable")
     text = _read_environment_variable_of_setting(settings, "variable")
     if len(text) == 2 * KEY_BYTES:
-        # base64 of 48 bytes has this length, too; its length is reported as an error
+        # base64 of 48 bytes has this length, too; the caller reports their number
         with suppress(ValueError):
             return EncryptionKey(bytes.fromhex(text), {})
     return EncryptionKey(_decode_base64(text), {})
 
 
 def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return a separate key for each run, wrapped by a key that never leaves Azure Key Vault."""
+    """Return a random key wrapped by Azure Key Vault, new in each run, or the unwrapped one in `meta`."""
     _reject_unknown_key_settings(settings, "vault_uri", "key_name", "key_version")
     for name in ("vault_uri", "key_name"):
         if not settings.get(name):
@@ -124,15 +124,15 @@ def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> En
         secret = secrets.token_bytes(KEY_BYTES)
         wrapped_by, wrapped = wrap_key(key_id, secret)
         return EncryptionKey(secret, {"wrapped": _encode_base64(wrapped), "key_id": wrapped_by})
-    # Unwrapped by the version that wrapped it, but only by the key of the block.
+    # Any version of the block's key may have wrapped it (without key_version), but no other key.
     wrapped_by = str(meta.get("key_id", ""))
-    if not wrapped_by.startswith(key_id):
+    if not f"{wrapped_by}/".startswith(f"{key_id}/"):
         raise EncryptionProblem(f"the document's key was wrapped by {wrapped_by}, not by {key_id}.")
     return EncryptionKey(unwrap_key(wrapped_by, _decode_base64(str(meta.get("wrapped", "")))), meta)
 
 
 def wrap_key(key_id: str, secret: bytes) -> tuple[str, bytes]:
-    """Wrap a key by RSA-OAEP-256; return key id and bytes. Raises EncryptionProblem."""
+    """Wrap a key by RSA-OAEP-256; return the id of the used key, with version, and bytes. Raises EncryptionProblem."""
     result = _call_key_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
     return str(result.key_id), bytes(result.encrypted_key)
 
@@ -143,7 +143,7 @@ def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
 
 
 def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
-    """Call a key operation in a vault. Raises EncryptionProblem."""
+    """Run an operation (client, algorithm) of a key vault within the time limit. Raises EncryptionProblem."""
     try:
         from azure.core.exceptions import AzureError
         from azure.identity import DefaultAzureCredential
@@ -164,7 +164,7 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
 
 
 def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return a key from a program of the environment, by OpenTofu's external protocol."""
+    """Return a key from the program in NF_ENCRYPTION_COMMAND, by OpenTofu's external protocol."""
     import shlex
     import subprocess
 
@@ -197,12 +197,14 @@ KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
 
 
 def _reject_unknown_key_settings(settings: Mapping[str, str], *known: str) -> None:
+    """Raise EncryptionProblem for a setting not in `known`."""
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise EncryptionProblem(f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.')
 
 
 def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: str) -> str:
+    """Return the value of the variable named by a setting. Raises EncryptionProblem without either."""
     variable = settings.get(setting, "")
     if not variable:
         raise EncryptionProblem(f'the setting "{setting}" is required.')
@@ -213,6 +215,7 @@ def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: 
 
 
 def _parse_iterations(text: str) -> int:
+    """Parse a number of iterations within the limits. Raises EncryptionProblem."""
     if not text.isdigit() or not _MINIMUM_ITERATIONS <= int(text) <= _MAXIMUM_ITERATIONS:
         raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.')
     return int(text)
@@ -223,6 +226,7 @@ def _encode_base64(data: bytes) -> str:
 
 
 def _decode_base64(text: str) -> bytes:
+    """Decode base64. Raises EncryptionProblem; its message also names the other format of keys."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

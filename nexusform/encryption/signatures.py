@@ -26,7 +26,7 @@ _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
 def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
-    """Return the signature of a digest by a private key. Raises EncryptionProblem."""
+    """Return the signature of a digest by a private key in PEM; `name` is its file. Raises EncryptionProblem."""
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
         signature = private_key.sign(_PURPOSE + digest.encode())
@@ -38,7 +38,7 @@ def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
 
 
 def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str) -> None:
-    """Raise EncryptionProblem unless the signature matches the digest. `key` is public, `name` its file."""
+    """Raise EncryptionProblem unless the signature is of this digest by this `key` (public, in file `name`)."""
     if signature is None:
         raise EncryptionProblem(
             "It is not signed. Sign an approved plan with `nexusform sign -key=KEYFILE PLANFILE`, or a new "
@@ -62,7 +62,7 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
 
 
 def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> dict[str, str]:
-    """Return the DSSE signature of a payload by a private key. Raises EncryptionProblem."""
+    """Return the DSSE signature of a payload by a private key in PEM; `name` is its file. Raises EncryptionProblem."""
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
         signature = private_key.sign(_encode_dsse_signed_bytes(payload_type, payload))
@@ -73,7 +73,7 @@ def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> 
 def check_statement(
     payload_type: str, payload: bytes, signatures: Sequence[Mapping[str, Any]], key: bytes, name: str
 ) -> None:
-    """Raise EncryptionProblem unless a DSSE signature of the key matches the payload."""
+    """Raise EncryptionProblem unless one of the DSSE signatures is of this payload by this public key."""
     with require_cryptography("Signatures need"):
         from cryptography.exceptions import InvalidSignature
 
@@ -83,7 +83,7 @@ def check_statement(
                 content = base64.b64decode(str(signature.get("sig")), validate=True)
                 public_key.verify(content, _encode_dsse_signed_bytes(payload_type, payload))
             except (InvalidSignature, binascii.Error):
-                continue
+                continue  # perhaps the signature of another key
             return
     raise EncryptionProblem(f"It has no valid signature of {name}")
 
@@ -98,7 +98,7 @@ def _compute_fingerprint(key: Ed25519PublicKey) -> str:
 
 
 def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
-    """Load the private key in a file. Raises EncryptionProblem."""
+    """Load the private key in a PEM text; `name` is its file for messages. Raises EncryptionProblem."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -120,7 +120,7 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
 
 
 def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
-    """Load the public key in a file. Raises EncryptionProblem."""
+    """Load the public key in a PEM text; `name` is its file for messages. Raises EncryptionProblem."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -142,6 +142,7 @@ def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
 
 
 def _describe_invalid_key(text: bytes) -> str:
+    """Return why a text is no usable key, as the rest of a sentence about its file."""
     if b"OPENSSH" in text or text.startswith(b"ssh-"):
         return "is an OpenSSH key, not a PEM file of openssl."
     if b"-----BEGIN" not in text:

@@ -29,10 +29,12 @@ _Result = TypeVar("_Result")
 _UNAUTHORIZED: Final = 401
 _PART_BYTES: Final = 1 << 20  # bytes of one decompression step
 _MAX_LINE_BYTES: Final = 1 << 24  # bytes of one line of a stream
+# Prefixes and suffixes added by Python to messages of the system and OpenSSL.
+_PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
 
 
 class ApiRequest(Struct, frozen=True):
-    """Request below the server's address."""
+    """Request with a path below the server's address."""
 
     method: str
     path: str
@@ -77,11 +79,11 @@ class ApiClient:
         self._client.close()
 
     def send(self, request: ApiRequest) -> ApiResponse:
-        """Send a request and read its complete answer. Raises WebError, and errors of the authentication."""
+        """Send a request and return its complete answer, also an error. Raises WebError and authentication errors."""
         return self._run(lambda: self._send_once(request))
 
     def stream_lines(self, request: ApiRequest, seconds: float) -> Iterator[bytes]:
-        """Yield the lines of an answer for some seconds at most. Raises WebError."""
+        """Yield the lines of a successful answer for some seconds at most. Raises StreamRejected, WebError."""
         from httpx2 import Timeout
 
         ends_at = time.monotonic() + seconds
@@ -90,23 +92,23 @@ class ApiClient:
             response = self._run(lambda: stack.enter_context(self._open(request, timeout=timeout)))
             if not 200 <= response.status_code < 300:
                 raise StreamRejected(_read_response_content(response))
-            rest = b""
+            incomplete_line = b""
             for chunk in _decompress_response_chunks(response):
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, incomplete_line = (incomplete_line + chunk).split(b"\n")  # the last line is not complete yet
                 yield from lines
-                if len(rest) > _MAX_LINE_BYTES:
+                if len(incomplete_line) > _MAX_LINE_BYTES:
                     raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", WebErrorKind.TOO_LARGE)
                 if time.monotonic() > ends_at:
                     return
-            if rest.strip():
-                yield rest
+            if incomplete_line.strip():
+                yield incomplete_line
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
-        """Run work within the time limit. Raises WebError."""
+        """Run work within the time limit of one operation. Raises WebError."""
         try:
             return self._deadline.run("ask the server", work)
         except OperationAbandoned as problem:
-            limit = str(problem).rpartition("no result within ")[2]
+            limit = str(problem).rpartition("no result within ")[2]  # the rest of the message of DeadlineRunner
             raise WebError(f"no complete answer within {limit}".rstrip("."), WebErrorKind.SILENT) from None
 
     def _send_once(self, request: ApiRequest) -> ApiResponse:
@@ -115,7 +117,7 @@ class ApiClient:
 
     @contextmanager
     def _open(self, request: ApiRequest, **options: Any) -> Iterator[Response]:
-        """Send a request, and convert errors of the transport. Raises WebError."""
+        """Send a request and yield its answer, content unread; convert errors of the transport. Raises WebError."""
         from httpx2 import HTTPError, InvalidURL, StreamError
 
         headers = {"Accept-Encoding": "gzip", **request.headers}
@@ -148,7 +150,7 @@ class ApiClient:
         except (InvalidURL, UnicodeError) as problem:
             raise WebError(describe_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
         except (HTTPError, StreamError, OSError) as problem:
-            if isinstance(problem, FileTooLarge):
+            if isinstance(problem, FileTooLarge):  # an OSError raised by the reader of the answer
                 raise WebError(str(problem.strerror), WebErrorKind.TOO_LARGE) from None
             raise WebError(describe_connection_error(problem), WebErrorKind.UNREACHABLE) from None
 
@@ -162,12 +164,12 @@ class StreamRejected(Exception):
 
 
 def _read_response_content(response: Response) -> ApiResponse:
-    """Read the content of an answer. Raises WebError, FileTooLarge and errors of httpx2."""
+    """Read the content of an answer, with a lower limit for errors. Raises WebError, FileTooLarge, httpx2 errors."""
     is_success = 200 <= response.status_code < 300
-    reading = ReadByteLimit(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
+    limit = ReadByteLimit(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
     parts: list[bytes] = []
     for part in _decompress_response_chunks(response):
-        reading.count(len(part))
+        limit.count(len(part))
         parts.append(part)
     return ApiResponse(
         response.status_code, {key.lower(): value for key, value in response.headers.items()}, b"".join(parts)
@@ -175,21 +177,21 @@ def _read_response_content(response: Response) -> ApiResponse:
 
 
 def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
-    """Yield the decompressed content in small parts. Raises WebError."""
+    """Yield the content in small parts, decompressed if gzip. Raises WebError, also if no caller waits any more."""
     coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding not in ("identity", "gzip"):
         raise WebError(f'the answer has the unsupported encoding "{coding[:20]}"', WebErrorKind.WRONG_CONTENT)
-    reading = ReadByteLimit(MAX_ANSWER_BYTES)
-    decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    limit = ReadByteLimit(MAX_ANSWER_BYTES)
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)  # 16: gzip
     for chunk in response.iter_raw():
         if not is_caller_waiting():
             raise WebError("the request was abandoned", WebErrorKind.SILENT)
-        reading.reserve(len(chunk))
+        limit.reserve(len(chunk))
         if coding == "identity":
             yield chunk
             continue
         try:
-            yield decoder.decompress(chunk, _PART_BYTES)
+            yield decoder.decompress(chunk, _PART_BYTES)  # at most so many bytes at once
             while decoder.unconsumed_tail:
                 yield decoder.decompress(decoder.unconsumed_tail, _PART_BYTES)
         except zlib.error:
@@ -197,7 +199,7 @@ def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
 
 
 def build_token_auth(fetch_token: Callable[[], str]) -> Any:
-    """Return an authentication by a token, fetched again after a rejection."""
+    """Return an authentication by a bearer token, fetched first and again after a rejection (401)."""
     from httpx2 import Auth, Request
 
     class TokenAuth(Auth):
@@ -208,7 +210,7 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request
                 if answer.status_code != _UNAUTHORIZED:
-                    return
+                    return  # the token is still valid
             self.token = fetch_token()
             request.headers["Authorization"] = f"Bearer {self.token}"
             yield request
@@ -216,8 +218,6 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
     return TokenAuth()
 
 
-# Prefixes and suffixes added by Python to messages of the system and OpenSSL.
-_PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
 _TIMEOUT_PHASES: Final = {
     "ConnectTimeout": "connecting",
     "ReadTimeout": "waiting for its answer",
@@ -234,7 +234,7 @@ _LOST_PREFIXES: Final = ("Server disconnected", "peer closed connection")
 
 
 def describe_connection_error(problem: Exception) -> str:
-    """Return the cause of a failed request as a clause without a full stop."""
+    """Return the cause of a failed request as a clause without a full stop, such as `the connection was refused`."""
     from httpx2 import TimeoutException, TransportError
 
     first_line = _get_first_line(problem)
@@ -252,6 +252,7 @@ def describe_connection_error(problem: Exception) -> str:
 
 
 def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and its chain of causes, each once."""
     visited: set[int] = set()
     cause: BaseException | None = problem
     while cause is not None and id(cause) not in visited:
@@ -261,7 +262,7 @@ def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]
 
 
 def _describe_system_error(cause: BaseException) -> str:
-    """Return the message for errors of the system or OpenSSL, "" for others."""
+    """Return the message for an error of the system or OpenSSL; "" for other exceptions."""
     if isinstance(cause, ssl.SSLCertVerificationError):
         verify_message = getattr(cause, "verify_message", "") or _remove_python_marks(_get_first_line(cause))
         return f"its certificate is not trusted: {verify_message.rstrip('.')}"
@@ -282,4 +283,5 @@ def _remove_python_marks(message: str) -> str:
 
 
 def _get_first_line(problem: BaseException) -> str:
+    """Return the first line of an exception's message without a full stop; its class name if it has no message."""
     return next(iter(str(problem).strip().splitlines()), type(problem).__name__).rstrip(".")

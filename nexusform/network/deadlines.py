@@ -31,17 +31,17 @@ class OperationAbandoned(BackendProblem):
 
 
 def read_deadline() -> float:
-    """Return the time limit of an operation: NF_NET_DEADLINE, else 180 s. Raises BackendProblem."""
+    """Return the time limit of an operation in seconds: NF_NET_DEADLINE, else 180. Raises BackendProblem."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return SECONDS
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 86_400:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 86_400:  # a day
         raise BackendProblem(f'{VARIABLE}="{text}" must be a whole number of seconds from 1 to 86400.')
     return float(text)
 
 
 def compute_silence_limit() -> float:
-    """Return the maximum time of one request without a byte."""
+    """Return the seconds one request may take without receiving a byte."""
     return min(SILENCE, read_deadline())
 
 
@@ -56,7 +56,7 @@ class _Operation:
         self.is_caller_waiting = True
 
     def extend(self, size: int) -> None:
-        """Extend the time limit for a number of bytes."""
+        """Extend the time limit for a number of bytes: a second for each MiB."""
         self.seconds += size / _MIB
         self.ends_at += size / _MIB
 
@@ -65,23 +65,23 @@ _current: ContextVar[_Operation | None] = ContextVar("operation", default=None)
 
 
 def extend_deadline(size: int) -> None:
-    """Extend the time limit of this thread's operation for a number of bytes."""
+    """Extend the time limit of this thread's operation for a number of bytes; without operation do nothing."""
     operation = _current.get()
     if operation is not None:
         operation.extend(size)
 
 
 def is_caller_waiting() -> bool:
-    """Return whether a caller still waits for this thread's operation; otherwise it is not retried."""
+    """Return whether a caller still waits for this thread's operation. An abandoned one is not retried."""
     operation = _current.get()
-    return operation is None or operation.is_caller_waiting
+    return operation is None or operation.is_caller_waiting  # None: the thread of the caller itself
 
 
 @contextmanager
 def pause_deadline() -> Iterator[None]:
     """Exclude the duration of a block from the time of this thread's operation."""
     operation = _current.get()
-    if operation is None:
+    if operation is None:  # there is no limit to pause
         yield
         return
     start_time, ends_at = time.monotonic(), operation.ends_at
@@ -93,7 +93,7 @@ def pause_deadline() -> Iterator[None]:
 
 
 class DeadlineRunner:
-    """Time limit of operations on one backend; `check_lease` raises if its lease is lost."""
+    """Time limit of operations on one server; `check_lease` raises BackendProblem if the lock of the run is lost."""
 
     def __init__(self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None) -> None:
         self._get_name = get_name
@@ -101,8 +101,8 @@ class DeadlineRunner:
         self._has_been_silent = False
 
     def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """Return the result of an operation with a number of bytes, or raise its exception. `description` is
-        a phrase like "read the state". Raises OperationAbandoned if it is not done in time.
+        """Run an operation in its own thread and return its result, or raise its exception. `description` is a phrase
+        like "read the state"; `size` in bytes extends the limit. Raises OperationAbandoned if it is not done in time.
         """
         seconds = read_deadline()
         operation = _Operation(min(seconds, _REPEAT_SECONDS) if self._has_been_silent else seconds)

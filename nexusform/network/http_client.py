@@ -25,6 +25,7 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _NO_BODY: Final = frozenset({204, 304})
 _PORTS: Final = {"http": 80, "https": 443}
+_PART_BYTES: Final = 1 << 16  # bytes read at once in a session
 
 
 class WebRequest(Struct, frozen=True):
@@ -52,7 +53,7 @@ class WebResponse(Struct, frozen=True):
 
 
 def parse_origin(address: str) -> str:
-    """Return scheme, host and port of an address, without credentials. Raises WebError."""
+    """Return scheme, host and port (also a default port) of an address, without credentials. Raises WebError."""
     if not address.isprintable() or " " in address:  # Python's message would repeat it with its secrets
         raise WebError("its address has a blank or a control character", WebErrorKind.INVALID_REQUEST)
     try:
@@ -66,7 +67,7 @@ def parse_origin(address: str) -> str:
 
 
 def send_request(request: WebRequest) -> WebResponse:
-    """Send one request and read its complete response, of any status. Raises WebError, FileTooLarge."""
+    """Send a request and return its complete response, of any status. Raises WebError, FileTooLarge."""
     address = request.address
     for _ in range(_MAX_REDIRECTS + 1):
         answer, location = _send_single_request(request, address)
@@ -77,7 +78,7 @@ def send_request(request: WebRequest) -> WebResponse:
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
-    """Return the target of an allowed redirect. Raises WebError."""
+    """Return the target of a redirect. Raises WebError unless it is for GET and on the same server."""
     target = ""
     try:
         target = urllib.parse.urljoin(address, location)
@@ -99,7 +100,7 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 
 
 def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
-    """Send one request, and return its response and the redirect location ("" without one)."""
+    """Send one request. Return its response, and the address of a redirect ("" without one). Raises WebError."""
     record_server_access(parse_origin(address))
     rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
     if rejection:
@@ -110,9 +111,7 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
         )
         try:
             # An opener for http and https only, with the environment's proxies and without redirects.
-            context = None
-            if not request.verify:
-                context = ssl._create_unverified_context()  # noqa: S323, SLF001 - asked for by the operator
+            context = None if request.verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - by the operator
             opener = urllib.request.OpenerDirector()
             for handler in (
                 urllib.request.ProxyHandler(),
@@ -124,17 +123,16 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
                 opener.add_handler(handler)
             answer = opener.open(http_request, timeout=compute_silence_limit())
         except urllib.error.HTTPError as refusal:
-            answer = refusal
+            answer = refusal  # a response with an error status
         with answer:
             return _read_complete_response(request, answer), str(answer.headers.get("Location", ""))
     except http.client.HTTPException as problem:
         raise WebError(f"the answer is not HTTP ({_format_connection_error(problem)})") from None
-    except TimeoutError:
-        raise WebError(f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT) from None
-    except urllib.error.URLError as problem:
-        if isinstance(problem.reason, TimeoutError):
+    except (TimeoutError, urllib.error.URLError) as problem:
+        reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
+        if isinstance(reason, TimeoutError):
             raise WebError(f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT) from None
-        raise WebError(_format_connection_error(problem.reason), WebErrorKind.UNREACHABLE) from None
+        raise WebError(_format_connection_error(reason), WebErrorKind.UNREACHABLE) from None
     except ValueError as problem:
         raise WebError(_format_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
 
@@ -148,22 +146,21 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
         raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
-    length = _read_declared_length(answer)
+    length = _read_declared_length(answer)  # None: unknown
     announced = length or 0
     if not is_success and announced > MAX_ERROR_BYTES:
-        return WebResponse(status, b"")
+        return WebResponse(status, b"")  # the status says enough
     max_bytes = request.max_bytes if is_success else MAX_ERROR_BYTES
     content = ReadByteLimit(max_bytes).read_all(answer, announced)
     if length is not None and len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
     if request.method == "GET" and is_success and not content and length is None:
-        # An empty document would have a length or a status.
-        raise WebError("the answer is empty")
+        raise WebError("the answer is empty")  # an empty document would have a length or the status 204
     return WebResponse(status, content, is_empty=length == 0)
 
 
 def _read_declared_length(answer: Any) -> int | None:
-    """Return the declared length of a response, None without one or of a chunked response. Raises WebError."""
+    """Return the declared length of a response; None if there is none, or in chunked encoding. Raises WebError."""
     text = str(answer.headers.get("Content-Length", "")).strip()
     if not text or answer.headers.get("Transfer-Encoding"):
         return None
@@ -177,17 +174,15 @@ def _is_success(status: int) -> bool:
 
 
 def _format_connection_error(problem: object) -> str:
+    """Return the first line of an error's message for display, at most 200 printable characters."""
     text = str(getattr(problem, "strerror", None) or problem) or type(problem).__name__
     line = text.splitlines()[0]
     printable = "".join(letter if letter.isprintable() else "?" for letter in line)
     return printable[:200] or type(problem).__name__
 
 
-_PART_BYTES: Final = 1 << 16
-
-
 def build_limited_session(endpoint: str) -> Any:
-    """Build a session for one server. Its errors are those of `requests`."""
+    """Build a session of `requests` for one server, with limited answers. Its errors are those of `requests`."""
     from requests import Session
     from requests.exceptions import InvalidURL, RequestException
 
@@ -209,11 +204,11 @@ def build_limited_session(endpoint: str) -> Any:
             try:
                 response = super().send(request, **{**options, "stream": True})
                 if not is_stream:
-                    reading = ReadByteLimit(MAX_ANSWER_BYTES)
+                    limit = ReadByteLimit(MAX_ANSWER_BYTES)
                     parts: list[bytes] = []
                     with response:  # a rejected answer leaves no open connection
                         for part in response.iter_content(_PART_BYTES):
-                            reading.count(len(part))
+                            limit.count(len(part))
                             parts.append(part)
                     response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does
             except RequestException:

@@ -15,36 +15,39 @@ MAX_ANSWER_BYTES: Final = 1 << 28  # bytes of one answer, and of all pages of a 
 MAX_PAGES: Final = 20_000  # pages of one list
 MAX_DEPTH: Final = 512  # levels of a JSON document
 MAX_ERROR_BYTES: Final = 1 << 20  # bytes of an unsuccessful answer
+_BRACKETS: Final = b"[]{}"
+_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 class ReadByteLimit:
-    """Remaining bytes of one read, a journal in pieces included: bounds the reader's memory."""
+    """Remaining bytes of one read, also in pieces: it bounds the memory of the reader."""
 
-    __slots__ = ("_left", "_most")
+    __slots__ = ("_maximum", "_remaining")
 
     def __init__(self, maximum: int) -> None:
-        self._most = maximum
-        self._left = maximum
+        self._maximum = maximum
+        self._remaining = maximum
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes before they are read. Raises FileTooLarge with the total limit."""
+        """Count bytes and extend the time limit of the operation for them. Raises FileTooLarge with the total limit."""
         extend_deadline(size)
         self.count(size)
 
     def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
-        """Read a body to its end; `announced` is its declared length. Raises FileTooLarge."""
-        if announced > self._left:
-            raise FileTooLarge(self._most)
+        """Read a body to its end; `announced` is its declared length (0: unknown). Raises FileTooLarge."""
+        if announced > self._remaining:
+            raise FileTooLarge(self._maximum)
         extend_deadline(announced)
-        content = body.read(self._left + 1)
+        content = body.read(self._remaining + 1)  # one byte more shows an excess
         self.count(len(content))
         return content
 
     def count(self, size: int) -> None:
-        """Count bytes of decompressed content. Raises FileTooLarge."""
-        self._left -= size
-        if self._left < 0:
-            raise FileTooLarge(self._most)
+        """Count bytes already read. Raises FileTooLarge."""
+        self._remaining -= size
+        if self._remaining < 0:
+            raise FileTooLarge(self._maximum)
 
 
 class ResponseBody(Protocol):
@@ -63,8 +66,8 @@ class PageLimits:
         self._ends_at = time.monotonic() + (seconds or read_deadline())
 
     def add_page(self, size: int, token: str) -> str:
-        """Count a page and the token of the next one. Return the exceeded limit, or ""."""
-        self._ends_at += size / (1 << 20)
+        """Count a page of `size` bytes and the token of the next page ("": none). Return the exceeded limit, or ""."""
+        self._ends_at += size / (1 << 20)  # a second per MiB, as for operations
         try:
             self._reading.reserve(size)
         except FileTooLarge:
@@ -77,13 +80,9 @@ class PageLimits:
         return "its pages do not end in time" if token and time.monotonic() > self._ends_at else ""
 
 
-_BRACKETS: Final = b"[]{}"
-_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-
-
 def parse_json(content: bytes) -> Any:
-    """Parse a JSON document in UTF-8. Raises ValueError with a message."""
+    """Parse a JSON document in UTF-8, of limited depth. Raises ValueError with a message."""
+    # Brackets within strings count only in the fast first estimate.
     if _estimate_json_depth(content) > MAX_DEPTH and _estimate_json_depth(_STRING.sub(b"", content)) > MAX_DEPTH:
         raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
     try:
@@ -95,11 +94,11 @@ def parse_json(content: bytes) -> Any:
 
 
 def _estimate_json_depth(content: bytes) -> int:
-    """Return an upper bound of the depth: the levels of bracket pairs, and the unpaired brackets."""
+    """Return an upper bound of the depth: the levels of removed bracket pairs, plus the unpaired brackets."""
     brackets = content.translate(None, _OTHER_BYTES)
     for level in range(MAX_DEPTH):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if shorter == brackets:
+        if shorter == brackets:  # no pair is left
             return level + brackets.count(b"[") + brackets.count(b"{")
         brackets = shorter
     return MAX_DEPTH + len(brackets)

@@ -38,7 +38,7 @@ class WebError(Exception):
 
 
 def check_plain_credentials(address: str) -> str:
-    """Return why credentials must not be sent to an address, "" if they may: by TLS, or on this machine."""
+    """Return why credentials must not be sent to an address; "" if they may: by TLS, or to this machine."""
     parts = urlsplit(address)
     if parts.scheme != "http" or is_loopback(parts.hostname or ""):
         return ""
@@ -46,7 +46,7 @@ def check_plain_credentials(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine."""
+    """Return whether a host name or address is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

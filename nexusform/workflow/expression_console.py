@@ -70,13 +70,13 @@ class ConsoleOpening(Struct, frozen=True):
 
 
 def open_console(context: CommandContext) -> ConsoleOpening:
-    """Load configuration, variables and state. Unset variables are unknown."""
+    """Open a console on configuration, variables and state; None with errors. Unset variables are unknown."""
     configuration, problems = load_project_configuration(context)
-    if not configuration.files:
+    if not configuration.files:  # a console needs none
         problems = [p for p in problems if p.id != "no-configuration-files"]
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
-    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
+    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]  # unknown instead
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     stored = None
@@ -102,45 +102,46 @@ def open_console(context: CommandContext) -> ConsoleOpening:
 
 
 class ExpressionConsole:
-    """Evaluator of expressions."""
+    """Evaluator of expressions on one configuration and state; each evaluation starts anew."""
 
     def __init__(self, request: PlanRequest, sources: Mapping[str, SourceFile]) -> None:
         self._request = request
         self._sources = sources
 
     def evaluate(self, text: str) -> ConsoleEvaluation:
-        """Evaluate one expression."""
+        """Evaluate one expression; the text is None after an error."""
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
-        result_text = None
+        result_text = None  # as after a syntax error
         if expression is not None:
             result_text, problems = self._evaluate_text(expression)
         return ConsoleEvaluation(result_text, tuple(problems), {**self._sources, INPUT: source})
 
     def explain(self, text: str) -> ExpressionExplanation:
-        """Return the tree of one expression with the origin of its value."""
+        """Return the tree of one expression with the origins of its values; None after an error."""
         source = SourceFile(INPUT, text)
         sources = {**self._sources, INPUT: source}
         expression, problems = parse_expression(source)
         if expression is None or has_errors(problems := self._check_references(expression)):
             return ExpressionExplanation(None, tuple(problems), sources)
-        part, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
-        return ExpressionExplanation(part, tuple(problems), sources)
+        tree, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
+        return ExpressionExplanation(tree, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
-        """Return the printed text of an expression, or None after an error."""
+        """Return the printed value of an expression, or for `type(X)` the type of X; None after an error."""
         type_argument = _find_type_argument(expression)
         if type_argument is None:
             value, problems = self._evaluate_value(expression)
             return (None if has_errors(problems) else render_value(value)), problems
         if _find_type_argument(type_argument) is not None:
-            return "type", []
+            return "type", []  # of `type(type(X))`
         value, problems = self._evaluate_value(type_argument)
         return (None if has_errors(problems) else render_type(value.type)), problems
 
     def _evaluate_value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
+        """Return the value of an expression with its problems; unknown after errors."""
         problems = self._check_references(expression)
-        if has_errors(problems):
+        if has_errors(problems):  # evaluation would report invalid references again
             return DYNAMIC_UNKNOWN, problems
         evaluation = self._create_evaluation()
         value = evaluation.evaluate_expression(expression, evaluation.build_scope(evaluation.root))
@@ -152,7 +153,7 @@ class ExpressionConsole:
         return check_expression(expression, root, schemas["managed"], schemas["data"])
 
     def _create_evaluation(self) -> StateEvaluation:
-        """Create a new evaluation for each expression, so that errors leave no traces."""
+        """Create a new evaluation for each expression, so errors leave no traces. It adds the function `type`."""
         evaluation = build_state_evaluation(self._request)
         base_functions = evaluation.settings.functions
 
@@ -168,7 +169,7 @@ class ExpressionConsole:
         """List the possible starts of an expression for completion."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
-        resources = [f"data.{k}.{n}" if m == "data" else f"{k}.{n}" for m, k, n in root.resources]
+        resources = [".".join(parts).removeprefix("managed.") for parts in root.resources]  # by mode, type, name
         return sorted(
             [
                 *(f"{name}(" for name in (*functions, "type")),
@@ -182,7 +183,7 @@ class ExpressionConsole:
 
 
 def _find_type_argument(expression: Expression) -> Expression | None:
-    """Return the argument of a `type(...)` call, or None for other expressions."""
+    """Return X of the expression `type(X)`, also in parentheses; None for other expressions."""
     while isinstance(expression, Parentheses):
         expression = expression.inner
     if isinstance(expression, Call) and expression.name == "type" and len(expression.arguments) == 1:
@@ -191,6 +192,7 @@ def _find_type_argument(expression: Expression) -> Expression | None:
 
 
 def _reject_nested_type(_given: Value) -> Value:
+    """Reject `type` inside of an expression; the console itself evaluates an outer `type(X)`."""
     raise FixedProblem('the console-only "type" function cannot be used as part of an expression')
 
 
@@ -204,13 +206,13 @@ _TYPE_FUNCTION: Final = Function(
 
 
 def is_unfinished(text: str) -> bool:
-    """Return whether brackets or a heredoc are still open, so that another line follows."""
+    """Return whether brackets or a heredoc are still open, so the console reads another line."""
     tokens = scan_text(text if text.endswith("\n") else text + "\n")
     if QUOTED_NEWLINE in tokens.kinds:
-        return False
+        return False  # a syntax error, not completed by another line
     depth = 0
     for kind in tokens.kinds:
         depth += (kind in _OPENING_TOKENS) - (kind in _CLOSING_TOKENS)
         if depth < 0:
-            break
+            break  # the parser reports the extra closing bracket
     return depth > 0

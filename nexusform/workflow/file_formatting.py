@@ -20,25 +20,24 @@ STDIN: Final = "<stdin>"
 
 
 class FormattedFile(Struct, frozen=True):
-    """One text before and after formatting; equal if already formatted."""
+    """One text as read (`source`) and in canonical style (`text`)."""
 
     source: SourceFile
     text: str
 
     @property
     def is_changed(self) -> bool:
-        """Whether the text was not formatted."""
+        """Whether formatting changed the text."""
         return self.text != self.source.text
 
     @property
     def difference(self) -> str:
-        """The change as a unified diff, "" without a change."""
-        name = self.source.name
+        """The change as a unified diff; "" without a change. A missing newline at the end is marked as by diff."""
         lines = unified_diff(
             self.source.text.splitlines(keepends=True),
             self.text.splitlines(keepends=True),
-            f"old/{name}",
-            f"new/{name}",
+            f"old/{self.source.name}",
+            f"new/{self.source.name}",
         )
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
@@ -51,7 +50,7 @@ class FormattingResult(Struct):
     sources: dict[str, SourceFile] = field(default_factory=dict)
 
     def format_source(self, source: SourceFile) -> FormattedFile | None:
-        """Format one text; None with problems after a syntax error."""
+        """Format one text and record it with its problems; None after a syntax error."""
         self.sources[source.name] = source
         text, problems = format_text(source)
         self.problems += problems
@@ -65,23 +64,22 @@ class FormattingResult(Struct):
 def format_paths(
     paths: Sequence[str], *, recursive: bool, write: bool, confinement: Confinement = UNCONFINED
 ) -> FormattingResult:
-    """Format files and the files of directories, with subdirectories if `recursive`."""
+    """Format files, and the files in directories (with subdirectories if `recursive`). `write` saves changed files."""
     result = FormattingResult()
     for path in _list_files(paths, result.problems, recursive=recursive):
         source = _read_source(path, confinement, result.problems)
         formatted = result.format_source(source) if source is not None else None
-        if formatted is None or not formatted.is_changed or not write:
+        if formatted is None or not formatted.is_changed or not write:  # the result has the problems
             continue
         try:
-            # Write to the target of a link and keep the link.
-            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)
+            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)  # a link stays a link
         except OSError as problem:
             result.problems.append(build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror}.'))
     return result
 
 
 def _list_files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
-    """Yield the requested files once, in the order of the paths, then by name."""
+    """Yield each requested file once: in the order of the paths, and by name within a directory."""
     visited: set[str] = set()
     for path in paths:
         for file in _find_files(path, problems, recursive=recursive):
@@ -91,7 +89,7 @@ def _list_files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: 
 
 
 def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
-    """Yield the formattable files at a path or below it."""
+    """Yield a file, or the files with a known ending in a directory. Add problems for unusable paths."""
     path = os.path.normpath(path)
     if not Path(path).is_dir():
         if not Path(path).exists():
@@ -120,15 +118,16 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
 
 
 def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:
+    """Read and decode a file; None with a problem if it is unreadable, too long or not UTF-8."""
     try:
         raw = read_regular(confinement.resolve_path_of_operator(path), MAX_FILE_BYTES)
     except FileTooLarge:
         problems.append(_build_size_error(path))
-        return None
     except OSError as problem:
         problems.append(build_error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
-        return None
-    return decode_source(raw, path, problems)
+    else:
+        return decode_source(raw, path, problems)
+    return None
 
 
 def _build_size_error(name: str) -> Diagnostic:
@@ -136,7 +135,7 @@ def _build_size_error(name: str) -> Diagnostic:
 
 
 def decode_source(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFile | None:
-    """Decode a text; None with a diagnostic if too long or not UTF-8."""
+    """Decode a text; None with a new entry in `problems` if it is too long or not UTF-8."""
     if len(raw) > MAX_FILE_BYTES:
         problems.append(_build_size_error(name))
         return None

@@ -36,6 +36,10 @@ from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.state_locking import LockOptions, acquire_lock
 
+_UNLOCK_OLD_BACKEND: Final = (
+    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate again"
+)
+
 
 class InitOptions(Struct, frozen=True):
     """Options for a changed backend. Without `has_backend`, only the configuration is checked."""
@@ -56,7 +60,7 @@ class InitResult(Struct, frozen=True):
 
 
 def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
-    """Check the configuration and prepare its backend."""
+    """Check the configuration, then open its backend, migrate its state if requested, and record the choice."""
     configuration, problems = load_project_configuration(context)
     sources = configuration.files
     if has_errors(problems):
@@ -69,7 +73,7 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     # Flags for another kind of backend do not apply to this one.
     is_same_kind = saved_choice is not None and saved_choice.kind == configuration.settings.backend_type
     if saved_choice is not None and is_same_kind and not context.backend_config and not options.reconfigure:
-        from_flags = dict(saved_choice.from_flags)
+        from_flags = dict(saved_choice.from_flags)  # the -backend-config of the last init stays in force
         problems += _check_saved_flags(configuration.settings, saved_choice, context)
     choice, new_problems = read_configured_choice(configuration.settings, from_flags, context)
     problems += new_problems
@@ -89,17 +93,17 @@ def _prepare_backend(
     saved_choice: BackendChoice | None,
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Open the chosen backend, migrate the state if requested, and save the choice."""
+    """Open the chosen backend, migrate the state of the old one if requested, and save the choice. Return lines."""
     backend, problems = _open_backend(choice, context, settings)
     if backend is None:
         return [], problems
     lines: list[str] = []
     old_choice = saved_choice or _find_default_backend(context, settings, choice, backend)
     if old_choice is not None and old_choice != choice and not options.reconfigure:
-        if options.migrate:
+        if options.migrate:  # -migrate-state
             migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
             problems += new_problems
-            if has_errors(new_problems):
+            if has_errors(new_problems):  # the old choice stays recorded
                 return [], problems
             lines += migration_lines
         elif _has_any_state(old_choice, context, settings):
@@ -111,23 +115,22 @@ def _prepare_backend(
     if has_errors(problems):
         return [], problems
     try:
-        if choice != DEFAULT_CHOICE or saved_choice is not None:
+        if choice != DEFAULT_CHOICE or saved_choice is not None:  # the default needs no record
             save_backend_choice(choice, context.data_directory)
-        get_migration_path(context.data_directory).unlink(missing_ok=True)
+        get_migration_path(context.data_directory).unlink(missing_ok=True)  # marks a running migration
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
     return [*lines, contents], problems
 
 
 def _build_write_error(context: CommandContext, problem: OSError) -> Diagnostic:
-    detail = f"{context.data_directory} cannot be written: {problem.strerror}."
-    return build_error("backend-record-failed", detail)
+    return build_error("backend-record-failed", f"{context.data_directory} cannot be written: {problem.strerror}.")
 
 
 def _open_backend(
     choice: BackendChoice, context: CommandContext, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a choice with the configured encryption."""
+    """Open the backend of a choice with the configured encryption; None with errors."""
     backend, problems = open_chosen_backend(choice, settings, context)
     if backend is None:
         return None, problems
@@ -138,23 +141,23 @@ def _open_backend(
 def _find_default_backend(
     context: CommandContext, settings: Settings, choice: BackendChoice, chosen: StateBackend
 ) -> BackendChoice | None:
-    """Return the default backend if it has a state, is not the chosen one, and init never ran here."""
+    """Return the default backend if it has a state and is not the chosen one; used if init never ran here."""
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
-    if backend is None or chosen.describe() == backend.describe():
+    if backend is None or chosen.describe() == backend.describe():  # the same location by other settings
         return None
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
     except BackendProblem:
-        return None
+        return None  # an unreadable default is ignored: nobody chose it
 
 
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
-    """Return whether any workspace of a backend has a state; True if it cannot be read."""
+    """Return whether any workspace of a backend has a state or journal; True if it cannot be read."""
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
-        return True
+        return True  # assume a state, to lose none
     try:
         workspace_backends = [backend.select_workspace(name) for name in backend.list_workspaces()]
         return any(
@@ -176,11 +179,9 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
         return "", problems
     state = stored.state
     state_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
-    content_text = state_text if state.lineage else "no state yet"
-    return (
-        f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).',
-        problems,
-    )
+    content_text = state_text if state.lineage else "no state yet"  # a written state has a lineage
+    line = f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).'
+    return line, problems
 
 
 def _describe_configuration(configuration: Configuration) -> list[str]:
@@ -189,7 +190,7 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
     resources = sum(len(module.resources) for module in modules)
     files = format_count(len(configuration.files), "file")
     lines = [f"Configuration: {files}, {format_count(resources, 'resource or data block')}."]
-    if len(modules) > 1:
+    if len(modules) > 1:  # the first is the root module
         sources = sorted({module.directory for module in modules[1:]})
         lines.append(f"Modules: {', '.join(sources)}.")
     provider_names = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER})
@@ -198,12 +199,12 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
 
 
 def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context: CommandContext) -> list[Diagnostic]:
-    """Warn about differences between the block and the -backend-config of an earlier init."""
+    """Warn if the block now sets other values than the -backend-config of an earlier init, still in force."""
     block_choice, _ = read_configured_choice(settings, {}, context)
     block = settings.backend
-    if block_choice is None or block is None:
+    if block_choice is None or block is None:  # the caller reports an invalid block
         return []
-    saved, configured = saved_choice.settings, block_choice.settings
+    saved, configured = saved_choice.settings, block_choice.settings  # a setting missing in the block is no conflict
     names = [f'"{n}"' for n in saved_choice.from_flags if configured.get(n, saved.get(n)) != saved.get(n)]
     if not names:
         return []
@@ -222,19 +223,19 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
 def _migrate_workspaces(
     context: CommandContext, settings: Settings, old_choice: BackendChoice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Copy the workspaces of the previous backend until one has errors; return a line for each one copied."""
+    """Copy the workspaces of the old backend to `target` until one has errors. Return a line for each copy."""
     source, problems = _open_backend(old_choice, context, settings)
     if source is None:
         return [], problems
     lines: list[str] = []
     try:
         for name in source.list_workspaces():
-            copied, new_problems = _migrate_workspace(
+            line, new_problems = _migrate_workspace(
                 context, source.select_workspace(name), target.select_workspace(name), name, options
             )
             problems += new_problems
-            if copied:
-                lines.append(copied)
+            if line:
+                lines.append(line)
             if has_errors(new_problems):
                 break
     except BackendProblem as problem:
@@ -245,7 +246,7 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Migrate the state of one workspace under both locks; return a line about it ("": none migrated)."""
+    """Copy the state of one workspace under both locks; return a line about it, "" if it has none or with errors."""
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
         for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _format_unlock_advice(name))):
@@ -261,12 +262,12 @@ def _migrate_workspace(
             problems += new_problems
             if lock is not None:
                 exit_stack.callback(lock.release)
-        if has_errors(problems):
+        if has_errors(problems):  # a lock is held by another run
             return "", problems
         stored, new_problems = read_stored_state(source, checks_objects=False)
-        target_state, target_problems = read_stored_state(target, checks_objects=False)
+        target_stored, target_problems = read_stored_state(target, checks_objects=False)
         problems += [*new_problems, *target_problems]
-        if stored is None or target_state is None or not stored.state.lineage:
+        if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
             return "", problems
         if stored.open_intents:
             unfinished_error = build_error(
@@ -275,11 +276,11 @@ def _migrate_workspace(
                 "`nexusform apply -resume`, then migrate.",
             )
             return "", [*problems, unfinished_error]
-        rejection = _check_target_state(stored.state, target_state.state, name, target)
+        rejection = _check_target_state(stored.state, target_stored.state, name, target)
         if rejection is not None and not options.force_copy:
             return "", [*problems, rejection]
         try:
-            mark = get_migration_path(context.data_directory)
+            mark = get_migration_path(context.data_directory)  # makes other commands report an interrupted migration
             mark.parent.mkdir(parents=True, exist_ok=True)
             write_file_atomically(mark, b"", PRIVATE)
         except OSError as problem:
@@ -288,13 +289,8 @@ def _migrate_workspace(
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 
-_UNLOCK_OLD_BACKEND: Final = (
-    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate again"
-)
-
-
 def _format_unlock_advice(workspace: str) -> str:
-    """Return the command that breaks a lock in the new backend, unknown to other commands yet."""
+    """Return the advice for a locked new backend: without a saved choice, commands need its settings as flags."""
     environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
     return (
         f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
@@ -303,9 +299,9 @@ def _format_unlock_advice(workspace: str) -> str:
 
 
 def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:
-    """Return an error if the state at the target must not be overwritten."""
+    """Return an error if the state at the target is a different one or newer than the source."""
     if not target_state.lineage or (target_state.lineage == source.lineage and target_state.serial <= source.serial):
-        return None
+        return None  # empty, or an older version of the same state
     return build_error(
         "backend-state-conflict",
         f'{target.describe()} already has a state for the workspace "{name}" (lineage '
@@ -315,6 +311,7 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
 
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
+    """Build the error for another backend without -migrate-state or -reconfigure, to lose no state."""
     change_text = "its settings changed"
     if old_choice.kind != choice.kind:
         change_text = f'from "{old_choice.kind}" to "{choice.kind}"'
@@ -367,13 +364,13 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: a missing configuration, and .gitignore in a git work tree or a new directory."""
+    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree."""
     names = list_directory(directory)
     is_new = not any(name.endswith((NATIVE, JSON)) for name in names)
-    missing = ["main.nf.hcl"] if is_new else []
+    missing_names = ["main.nf.hcl"] if is_new else []
     if ".gitignore" not in names and (is_new or _is_in_work_tree(Path(directory))):
-        missing.append(".gitignore")
-    return tuple(missing)
+        missing_names.append(".gitignore")
+    return tuple(missing_names)
 
 
 def write_first_file(directory: str, name: str) -> None:

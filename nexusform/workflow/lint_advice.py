@@ -36,7 +36,7 @@ class LintAdvice(Struct, frozen=True):
 
 
 def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
-    """Evaluate all rules on a saved plan, or on existing and configured objects."""
+    """Evaluate all rules on a saved plan, or on existing and configured objects. Return planning errors as well."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
         if saved is None:
@@ -50,6 +50,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     stored, problems = read_stored_state(opened.project.backend)
     if stored is None:
         return LintAdvice(diagnostics=tuple(problems), sources=opened.sources)
+    # The rules run below on all objects, so planning itself runs none.
     request = replace(build_base_request(opened.project, stored), samples=0, lint=False)
     result = make_plan(request)
     if result.plan.errored:
@@ -64,6 +65,6 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
 
 
 def _select_diagnostics_if_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return all diagnostics without lint findings if they contain errors, else none."""
+    """Return the diagnostics without lint findings if any is an error; otherwise none."""
     other_diagnostics = tuple(diagnostic for diagnostic in diagnostics if diagnostic.id not in RULE_IDS)
     return other_diagnostics if has_errors(other_diagnostics) else ()

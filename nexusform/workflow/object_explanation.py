@@ -84,12 +84,12 @@ class Explanations(Struct, frozen=True):
 
 
 def explain_object(context: CommandContext, address: str, name: str, plan_path: str = "") -> Explanations:
-    """Explain the placement of one object of a resource."""
+    """Explain the placement of `name` at a resource address. A lone object name as `address` finds its resource."""
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
         owner = "" if name else _find_owner(context, address, plan_path)
-        if owner:
+        if owner:  # `explain NAME`
             return explain_object(context, owner, address, plan_path)
         hint = f"Write the resource address before the object: nexusform explain ADDRESS {quote(address)}"
         return Explanations(diagnostics=(build_error("invalid-address", f"{problem} {hint}"),))
@@ -106,7 +106,7 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
 
 
 def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
-    """Return the address of the resource with an object of this name, in the plan or the state; "" if there is none."""
+    """Return the address of the resource with an object of this name in the plan or the state; "" for none."""
     saved = read_plan(plan_path, context)[0] if plan_path else None
     if saved is not None:
         for row in saved.plan.placements:
@@ -122,7 +122,7 @@ def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
 
 
 def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:
-    """Build the request of a saved plan, or of a new plan; return it with errors and the files read."""
+    """Build the request of a saved plan or a new one; None with errors. Also return the files read."""
     if plan_path:
         return _build_saved_plan_request(context, plan_path)
     opened = open_project(context)
@@ -136,11 +136,11 @@ def _build_request(context: CommandContext, plan_path: str) -> _RequestResult:
 
 
 def _build_saved_plan_request(context: CommandContext, plan_path: str) -> _RequestResult:
+    """Build the request of a saved plan again, with its time, workspace and prior state."""
     saved, problems = read_complete_plan(plan_path, context)
     if saved is None:
         return None, problems, {}
-    # The plan contains the prior state, so its backend is not read.
-    opened = open_saved_plan(context, saved, MemoryBackend())
+    opened = open_saved_plan(context, saved, MemoryBackend())  # the plan has the prior state: no backend is read
     problems += opened.diagnostics
     prior, new_problems = read_prior_state(saved, plan_path)
     problems += new_problems
@@ -159,48 +159,50 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain planned objects, or re-plan the placement of existing ones."""
+        """Explain a VM placed by the plan, or place an unchanged one again. For other names return pools."""
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
         planned = make_plan(plain_request)
         names = self._list_vm_names(planned, current_vms)
-        platform_names = {vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()}
+        names_by_platform_name = {vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()}
         errors = tuple(select_errors(planned.diagnostics))
-        if not names:
+        if not names:  # no VM at the address
             return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
-        if self.name not in {*names, *platform_names} and (self.name or len(names) > 1):
+        # Not a VM: the name of a pool, or "" to list all pools. A single VM needs no name.
+        if self.name not in {*names, *names_by_platform_name} and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
                 return Explanations(pools=pools, objects=names, diagnostics=errors)
-        name = platform_names.get(self.name, self.name) or names[0]
+        name = names_by_platform_name.get(self.name, self.name) or names[0]
         if name not in names:
-            suggestion = suggest_name(name, [*names, *platform_names])
+            suggestion = suggest_name(name, [*names, *names_by_platform_name])
             return Explanations(
                 diagnostics=(build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'),)
             )
-        has_failed = any(name in vms.list_failed_names() for vms in planned.objects.values())
+        is_unplaceable = any(name in vms.list_failed_names() for vms in planned.objects.values())
         reasons = self._explain_vm(
-            self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=has_failed), name
+            self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable), name
         )
-        if reasons:
+        if reasons:  # the plan places it
             return Explanations(tuple(reasons), diagnostics=errors)
         removals = self._select_removal_rows(planned, name)
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
         reasons = self._plan_existing_again(current_vms, name)
         if not reasons:
-            errors = (*errors, _build_unexplained_error(name))
+            detail = f'This plan does not schedule "{name}", so there is nothing to explain.'
+            errors = (*errors, build_error("nothing-to-explain", detail))
         return Explanations(tuple(reasons), diagnostics=errors)
 
     def _plan_with_explanation(
         self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False
     ) -> PlanResult:
-        """Plan again and record the explanation of this object."""
-        objects = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
-        return make_plan(replace(request, explain=objects, includes_remedies=includes_remedies, lint=False))
+        """Plan again and record the explanation of VM `name` at those of the addresses in the pattern."""
+        explained_vms = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
+        return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies, lint=False))
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
-        """Return the existing VMs at the pattern by name."""
+        """Return the VMs in the state at the pattern by name, with address and note; later addresses win."""
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):
@@ -213,10 +215,11 @@ class _ExplanationQuery(Struct, frozen=True):
 
     def _list_vm_names(self, planned: PlanResult, current_vms: Mapping[str, object]) -> tuple[str, ...]:
         """List the VMs at the address: existing, placed and unplaceable ones."""
-        names = dict.fromkeys(current_vms)
+        names = dict.fromkeys(current_vms)  # a set in order
         for address, planned_object in planned.objects.items():
             if not self.pattern.is_match(address):
                 continue
+            # By pool and number: VMs placed by this plan, and VMs without capacity.
             planned_keys = planned_object.placements.tokens.keys() | planned_object.placements.failures.keys()
             for pool in planned_object.pools:
                 for number, name in zip(pool.numbers, pool.names, strict=True):
@@ -225,34 +228,39 @@ class _ExplanationQuery(Struct, frozen=True):
         return tuple(names)
 
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
+        """Return a VM's explanations with alternatives and remedies; none if the plan did not place it."""
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         if not planned.explanations:  # only those of this name at the pattern were requested
             return []
         objects = list_planned_objects(planned.plan, self.request.state)
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
-        reasons = []
+        explanations = []
         for explained_vm in planned.explanations:
-            vms = planned.objects[explained_vm.address]
-            site = snapshot.sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
+            planned_object = planned.objects[explained_vm.address]
+            site = (
+                snapshot.sites.get(planned_object.request.demand.site_id)
+                if planned_object.request.demand is not None
+                else None
+            )
             demand, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
             machine = placement.machine if placement is not None else ""
             row = rows.get((explained_vm.address, name))
-            reason = VmExplanation(
-                explained_vm.address,
-                name,
-                explained_vm,
+            explanation = VmExplanation(
+                address=explained_vm.address,
+                object=name,
+                explained_vm=explained_vm,
                 certainty=row.certainty if row is not None else None,
                 samples=planned.plan.samples,
                 alternatives=list_alternative_machines(site, demand, machine) if site is not None else (),
-                pool_size=next((len(pool.numbers) for pool in vms.pools if name in pool.names), 1),
-                previous_machine=vms.get_left_machines().get(name, ""),
-                remedies=_get_capacity_remedies(planned) if placement is None else (),
+                pool_size=next((len(pool.numbers) for pool in planned_object.pools if name in pool.names), 1),
+                previous_machine=planned_object.get_left_machines().get(name, ""),
+                remedies=_get_capacity_remedies(planned) if placement is None else (),  # only if it fits nowhere
             )
-            reasons.append(reason)
-        return reasons
+            explanations.append(explanation)
+        return explanations
 
     def _plan_existing_again(self, current_vms: Mapping[str, _CurrentVm], name: str) -> list[VmExplanation]:
-        """Place the existing object again with all other objects unchanged."""
+        """Plan without this VM in the state, so it is placed anew, and add its current placement; [] if it is new."""
         if name not in current_vms:
             return []
         address, vm, note = current_vms[name]
@@ -279,7 +287,7 @@ class _ExplanationQuery(Struct, frozen=True):
         return tuple(r for r in rows if (r.kind, r.object, r.action) == removed and self.pattern.is_match(r.address))
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
-        """Build the error for an address without placements, or without explanations in its domain."""
+        """Build the error for an address without VMs: its placements have no rules, or it has none at all."""
         rows = (row for row in planned.plan.placements if row.kind != VM and self.pattern.is_match(row.address))
         nouns = sorted({get_kind_noun(row.kind) for row in rows})
         if nouns:
@@ -299,47 +307,43 @@ class _ExplanationQuery(Struct, frozen=True):
 
 
 def _remove_vm(state: State, address: Address, name: str) -> State:
-    """Return the state without a VM; without its whole object if no attribute lists VMs by name."""
+    """Return the state without a VM. If no attribute lists VMs by name, the object is the VM and is removed."""
     instance = state.instances[address]
     assert instance.current is not None, "the instance exists"
     attributes = dict(instance.current.attributes)
     for attribute, value in instance.current.attributes.items():
         if isinstance(value, Mapping) and name in value:
-            attributes[attribute] = {key: part for key, part in value.items() if key != name}
+            attributes[attribute] = {key: vm_data for key, vm_data in value.items() if key != name}
     if attributes == instance.current.attributes:
         return state.replace_instance(address, None)
     return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
 
 
 def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
-    """Return the remedies of VMs that do not fit; all such errors have the same ones."""
+    """Return the suggested fixes for VMs without capacity; () if none were computed. All such errors have the same."""
     for diagnostic in planned.diagnostics:
         if diagnostic.id == DOES_NOT_FIT:
             return tuple(diagnostic.extra["fit"].get("suggested_fixes", ()))
     return ()
 
 
-def _build_unexplained_error(name: str) -> Diagnostic:
-    return build_error("nothing-to-explain", f'This plan does not schedule "{name}", so there is nothing to explain.')
-
-
 def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
-    """Return the pools at an address, or the one of this name; none without pools."""
+    """Return the pools at the pattern; with a `name`, only the pool of this name."""
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
-    reasons: list[PoolPlacement] = []
+    placements: list[PoolPlacement] = []
     for table in planned.plan.placement_tables:
         is_requested = pattern.is_match(table.address) and name in ("", table.pool)
         pool = _find_pool_of_table_row(planned, table) if is_requested else None
-        if pool is None:
+        if pool is None:  # another pool, or one of an earlier configuration
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
         origins = _collect_placement_origins(table.address, pool, rows, state)
-        reasons.append(PoolPlacement(table.address, table, zones, origins, pool.names))
-    return tuple(reasons)
+        placements.append(PoolPlacement(table.address, table, zones, origins, pool.names))
+    return tuple(placements)
 
 
 def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
-    """Return the pool of a placement table row; None if it is not requested any more."""
+    """Return the requested pool of a placement table row; None if the configuration has it no more."""
     vms = planned.objects.get(table.address)
     pools = vms.pools if vms is not None else ()
     return next((pool for pool in pools if pool.pool == table.pool), None)
@@ -348,7 +352,7 @@ def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolD
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
-    """Return the origins of a pool's VMs: from the rows of this plan, and from earlier ones in state."""
+    """Count a pool's VMs by trigger and serial of the apply (None: placed by this plan)."""
     current = get_current_object(state.instances.get(address))
     note = current.note if current is not None else {}
     counts: Counter[tuple[str, int | None]] = Counter()

@@ -41,7 +41,7 @@ CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_object_references("ch
 
 
 def add_program_checks(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
-    """Return the plan with results of checks: programs by name; `directory` gets the different decisions."""
+    """Return the plan with check results. `programs` are locations by name; deviating decisions go to `directory`."""
     plan = result.plan
     if plan.errored:
         return plan
@@ -53,7 +53,7 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
         except ProgramCheckProblem as problem:
             detail = f"The plan was not checked by {name}. {problem} Correct -check-with={name}={location}, or omit it."
             diagnostics.append(build_error("program-check-failed", detail))
-            continue
+            continue  # the other programs still run
         checks.append(outcome.check)
         diagnostics += _warn_about_unchecked_objects(outcome)
         diagnostics += _write_cases_of_differences(outcome, directory)
@@ -61,22 +61,22 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
 
 
 def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnostic]:
-    """Return a warning about the objects without a check; none if all have one."""
-    check, rest = outcome.check, outcome.check.total - outcome.check.checked
-    if rest <= 0:
+    """Return a warning about objects not covered by the check or not reached in time; none if all were checked."""
+    check, unchecked_count = outcome.check, outcome.check.total - outcome.check.checked
+    if unchecked_count <= 0:
         return []
-    limit = f"the check ended early, at its limit of {_SECONDS:.0f} s"
-    reason = limit if outcome.has_timed_out else "this check does not cover them"
-    verb = select_word_form(rest, "was", "were")
+    time_reason = f"the check ended early, at its time_reason of {_SECONDS:.0f} s"
+    reason = time_reason if outcome.has_timed_out else "this check does not cover them"
+    verb = select_word_form(unchecked_count, "was", "were")
     detail = (
         f"{check.program} {check.version} has checked {check.checked:,} of {format_count(check.total, check.noun)}; "
-        f"{rest:,} {verb} not checked: {reason}."
+        f"{unchecked_count:,} {verb} not checked: {reason}."
     )
     return [build_warning("incomplete-program-check", detail)]
 
 
 def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) -> list[Diagnostic]:
-    """Write the cases of the differences, and return an error for each."""
+    """Write cases to repeat the deviating decisions. Return an error for each of the first, and one for the rest."""
     check = outcome.check
     if not check.differences:
         return []
@@ -95,13 +95,15 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
     return errors
 
 
-def _build_difference_error(check: ProgramCheck, item: DecisionDifference, hint: str) -> Diagnostic:
+def _build_difference_error(check: ProgramCheck, difference: DecisionDifference, hint: str) -> Diagnostic:
+    """Build the error for an object decided differently by the program; `hint` is a sentence about the cases."""
     detail = (
-        f"{item.address}: {item.object} is predicted {_format_location(item.predicted)}; "
-        f"{check.program} {check.version} decides {_format_location(item.actual)}. {hint}"
+        f"{difference.address}: {difference.object} is predicted {_format_location(difference.predicted)}; "
+        f"{check.program} {check.version} decides {_format_location(difference.actual)}. {hint}"
     )
     return build_error("predicted-decision-differs", detail)
 
 
 def _format_location(name: str) -> str:
+    """Format the machine or cluster of a decision; "" is pending."""
     return f"on {name}" if name else "pending"

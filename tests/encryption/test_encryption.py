@@ -343,7 +343,7 @@ def test_vault_wraps_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capsys)
-    write_configuration(render_encryption(provider.replace('"nexusform"', '"other"'), "azure_vault"))
+    write_configuration(render_encryption(provider.replace('"nexusform"', '"nexus"'), "azure_vault"))
     assert run_command_line(["plan"]) == 1
     assert "was wrapped by https://sites.vault.azure.net/keys/nexusform/v2" in read_output(capsys)
 

@@ -57,13 +57,13 @@ DEFAULT_CHOICE: Final = BackendChoice("local", {}, {})  # without a backend bloc
 
 
 def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Return the backend for the default workspace. The flag -state applies to the local backend only. Reject settings
-    that differ from those of `init`, because the state would seem to be missing; -backend-config overrides this.
+    """Open the backend for the default workspace. Settings other than those recorded by `init` are an error, because
+    the state would seem to be missing; -backend-config overrides this. -state applies to the local backend only.
     """
     from_flags, problems = parse_backend_flags(context, settings.backend_type)
     if has_errors(problems):
         return None, problems
-    saved_choice = None if context.backend_config else load_backend_choice(context)
+    saved_choice = None if context.backend_config else load_backend_choice(context)  # recorded by `init`
     # Check these first: a block of another kind may still lack settings.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
@@ -74,7 +74,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
     problems += new_problems
     if choice is None:
         return None, problems
-    if saved_choice is not None and saved_choice != choice:
+    if saved_choice is not None and saved_choice != choice:  # the kind is the same here
         return None, [*problems, _build_changed_error("its settings changed", settings)]
     rejection = _check_saved_choice(context, saved_choice) or (
         _check_default_backend(choice, settings, context) if saved_choice is None else None
@@ -94,10 +94,10 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
 
 
 def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
-    """Return an error if a migration between two backends was interrupted."""
+    """Return an error if `init -migrate-state` was interrupted: its marker file still exists."""
     if (
         not context.is_data_directory_trusted
-        or context.backend_config
+        or context.backend_config  # names the backend explicitly
         or not os.path.lexists(get_migration_path(context.data_directory))
     ):
         return None
@@ -110,12 +110,12 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | None) -> Diagnostic | None:
-    """Return an error if the file saved by `init` exists but is unreadable."""
+    """Return an error if the record of `init` exists but is unreadable (`saved_choice` is None)."""
     choice_path = Path(context.data_directory, _CHOICE_FILE)
     if (
         saved_choice is not None
         or not context.is_data_directory_trusted
-        or context.backend_config
+        or context.backend_config  # names the backend explicitly
         or not os.path.lexists(choice_path)
     ):
         return None
@@ -127,13 +127,13 @@ def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | N
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if `init` never ran and the default backend has objects that would be re-created."""
-    if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:
+    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one."""
+    if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:  # default, or named by a flag
         return None
     default_backend, _ = open_chosen_backend(DEFAULT_CHOICE, settings, context)
     if default_backend is None:
         return None
-    if choice.kind == DEFAULT_CHOICE.kind:
+    if choice.kind == DEFAULT_CHOICE.kind:  # the block may name the default path
         chosen_backend, _ = open_chosen_backend(choice, settings, context)
         if chosen_backend is not None and chosen_backend.describe() == default_backend.describe():
             return None
@@ -159,7 +159,7 @@ def _get_block_span(settings: Settings) -> Span | None:
 
 
 def _has_objects(document: bytes | None) -> bool:
-    """Return whether a state document has objects; True if it cannot be read."""
+    """Return whether a state document (None: no state) has objects; True if it cannot be parsed or is encrypted."""
     if document is None:
         return False
     try:
@@ -176,16 +176,14 @@ def get_migration_path(data_directory: str) -> Path:
 def read_configured_choice(
     settings: Settings, from_flags: Mapping[str, str], context: CommandContext
 ) -> tuple[BackendChoice | None, list[Diagnostic]]:
-    """Read the choice from the `backend` block, overridden by -backend-config."""
+    """Read the choice from the `backend` block, overridden by `from_flags` (-backend-config); None with errors."""
     kind, block = settings.backend_type, settings.backend
     backend = BACKENDS.get(kind)
     if backend is None:
-        suggestion = suggest_name(kind, BACKENDS)
-        known_kinds = ", ".join(BACKENDS)
         return None, [
             build_error(
                 "unknown-backend",
-                f'There is no backend "{kind}". Known are: {known_kinds}.{suggestion}',
+                f'There is no backend "{kind}". Known are: {", ".join(BACKENDS)}.{suggest_name(kind, BACKENDS)}',
                 _get_block_span(settings),
             )
         ]
@@ -213,10 +211,10 @@ def read_configured_choice(
         value, new_problems = _parse_setting(name, text, backend.schema.attributes[name].type)
         problems += new_problems
         values[name] = value
-    settings_values = {name: value for name, value in values.items() if value is not None}
+    settings_values = {name: value for name, value in values.items() if value is not None}  # null is as if omitted
     required_names = [name for name, attribute in backend.schema.attributes.items() if attribute.required]
     missing = [name for name in required_names if name not in settings_values]
-    if missing and not has_errors(problems):
+    if missing and not has_errors(problems):  # a misspelled or rejected setting explains a missing one
         problems.append(_build_missing_settings_error(kind, missing, context, _get_block_span(settings)))
     return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
 
@@ -224,15 +222,15 @@ def read_configured_choice(
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why configured settings of a backend are ignored in a sandboxed run; "" if they apply."""
-    if kind in _LOCAL_KINDS or not context.confinement.root:
+    """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may."""
+    if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
         return ""
     backend = BACKENDS[kind]
     settings = {name: value for name, value in values.items() if value is not None}
     accepted_names = {*from_flags}
     addresses = backend.list_server_urls(settings)
     if addresses and all(context.is_allowed(address) for address in addresses):
-        accepted_names.update(backend.address_settings)
+        accepted_names.update(backend.address_settings)  # with all addresses allowed by -allow-remote
     rejected_names = [f'"{name}"' for name in settings if name not in accepted_names]
     if not rejected_names:
         return ""
@@ -240,7 +238,7 @@ def explain_rejected_settings(
 
 
 def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
-    """Return the schema with all attributes optional, because -backend-config may set the rest."""
+    """Return the schema with all attributes optional: -backend-config may set those missing in the block."""
     attributes = {
         name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
     }
@@ -248,7 +246,7 @@ def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
 
 
 def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:
-    """Parse a setting of -backend-config as plain data of its type."""
+    """Parse the text of a -backend-config setting: a bool or a text. None with an error for an invalid bool."""
     if value_type != BOOL:
         return text, []
     if text in ("true", "false"):
@@ -259,6 +257,7 @@ def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Di
 def _build_missing_settings_error(
     kind: str, names: Sequence[str], context: CommandContext, span: Span | None
 ) -> Diagnostic:
+    """Build the error for required settings without a value, with advice for a sandboxed run."""
     name_list = " and ".join(f'"{name}"' for name in names)
     detail = f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
     if not context.is_data_directory_trusted:
@@ -272,7 +271,7 @@ def _build_missing_settings_error(
 def open_chosen_backend(
     choice: BackendChoice, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of a choice; `init` may open an old and a new one."""
+    """Open the backend of a choice, with a warning about an unverified server; None with an error."""
     path = choice.from_flags.get("path")
     try:
         # A path set by the operator is unrestricted, unless it is in the work tree.
@@ -281,11 +280,11 @@ def open_chosen_backend(
             confinement = confinement.get_operator_confinement(Path(context.directory, path))
         max_bytes = context.get_max_file_size(settings.limits)
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
-        kind = BACKENDS[choice.kind]
-        warning = kind.explain_unverified_server(choice.settings)
-        span = None if kind.unverified_setting in choice.from_flags else _get_block_span(settings)
+        definition = BACKENDS[choice.kind]
+        warning = definition.explain_unverified_server(choice.settings)
+        span = None if definition.unverified_setting in choice.from_flags else _get_block_span(settings)
         warnings = [build_warning("unverified-server", warning, span)] if warning else []
-        return kind.open_backend(choice.settings, directories), warnings
+        return definition.open_backend(choice.settings, directories), warnings
     except BackendProblem as problem:
         is_rejected = isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
         remedy = " Set it with -backend-config=path=PATH." if is_rejected else ""
@@ -304,7 +303,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         name, equals, value = flag.partition("=")
         if equals:
             values[name.strip()] = value
-            continue
+            continue  # the others are files of settings
         try:
             text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(flag)).decode()
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
@@ -327,8 +326,9 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
 def _check_untrusted_settings(
     path: str, values: Mapping[str, str], kind: str, context: CommandContext
 ) -> list[Diagnostic]:
-    """Return an error if a file of the work tree sets more than the location of the state in its backend."""
+    """Return an error if a file of the work tree sets more than the location of the state inside its backend."""
     restricted = {name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS}
+    # Unknown kinds are reported later.
     rejection = explain_rejected_settings(kind, restricted, context) if kind in BACKENDS else ""
     if not rejection:
         return []
@@ -341,6 +341,7 @@ def _check_untrusted_settings(
 
 
 def _add_backend_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
+    """Add a setting of a file to `values` as text; return the problems of its expression."""
     if isinstance(expression, str):
         values[name] = expression
         return []
@@ -351,7 +352,7 @@ def _add_backend_setting(name: str, expression: str | Expression, values: dict[s
 
 
 def load_backend_choice(context: CommandContext) -> BackendChoice | None:
-    """Load the choice saved by `init`; None if there is none or it is not trusted."""
+    """Load the choice saved by `init`; None if there is none, or it is unreadable or not trusted."""
     if not context.is_data_directory_trusted:
         return None
     try:
@@ -360,11 +361,11 @@ def load_backend_choice(context: CommandContext) -> BackendChoice | None:
         )
         return BackendChoice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return None  # an unreadable one is reported by _check_saved_choice
 
 
 def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
-    """Save a choice for later commands. Raises OSError."""
+    """Save a choice for later commands, readable by the owner only. Raises OSError."""
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)
     document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
@@ -375,7 +376,7 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
 
 
 def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings) -> Diagnostic | None:
-    """Return an error if the block has another kind of backend than the last init; unknown kinds are reported later."""
+    """Return an error if the block has another kind of backend than the last init. Unknown kinds are reported later."""
     kind = settings.backend_type
     if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:
         return None
@@ -383,6 +384,7 @@ def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings) 
 
 
 def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
+    """Build the error for a backend changed since the last init; `change_text` is a clause about the change."""
     return build_error(
         "backend-changed",
         f"The backend of this configuration changed since the last init ({change_text}). To migrate the state, run "

@@ -89,17 +89,17 @@ class CommandContext(Struct, frozen=True):
         return self.merge_limits(configured_limits).file_bytes
 
     def get_planning_seconds(self, configured_limits: Mapping[str, int]) -> int:
-        """Return the time limit of planning; 0 = none, the default for unconfined runs."""
+        """Return the time limit of planning; 0 = none. An unconfined run has none unless the operator set one."""
         if not self.confinement.root and "seconds" not in self.limits:
             return 0
         return self.merge_limits(configured_limits).seconds
 
     def is_allowed(self, address: str) -> bool:
-        """Return whether the configuration may use a remote address (if confined: an allowed prefix)."""
+        """Return whether the configuration may use a remote address: any if unconfined, else those of -allow-remote."""
         return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)
 
     def explain_rejection(self, subject: str) -> str:
-        """Explain why a remote address of the configuration is not used."""
+        """Explain why `subject` (a phrase with a remote address of the configuration) is not used."""
         return (
             f"{subject} is set in the configuration, and -confine does not allow it. Allow it with "
             f"-allow-remote=URL-PREFIX or NF_ALLOW_REMOTE.{self.confinement_note}"
@@ -121,18 +121,18 @@ class CommandContext(Struct, frozen=True):
     @property
     def working_directory(self) -> str:
         """The absolute path of the directory, for `path.cwd`."""
-        with suppress(FileNotFoundError):  # a directory that was deleted has no path
+        with suppress(FileNotFoundError):  # the path of the process may be deleted
             return str(Path(self.directory).absolute())
         return self.directory
 
     @property
     def directory_confinement(self) -> Confinement:
-        """The confinement of the directory itself, regardless of a plan file."""
+        """The confinement of the directory itself; a plan file confines only its own contents."""
         return UNCONFINED if self.confinement_source is ConfinementSource.PLAN else self.confinement
 
     @property
     def is_data_directory_trusted(self) -> bool:
-        """Whether the data directory is trusted: outside of the work tree, if more than a plan file is confined."""
+        """Whether records in the data directory are trusted: a confined run does not trust the work tree."""
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
 
     @property
@@ -152,15 +152,15 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at or below a prefix, part by part (`https://a/bc` is not)."""
+    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`)."""
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
         if (url.scheme, url.hostname, url.port) != (prefix_url.scheme, prefix_url.hostname, prefix_url.port):
             return False
     except ValueError:
-        return False
+        return False  # not a URL
     path, prefix_path = unquote(url.path), prefix_url.path.rstrip("/")
-    is_ambiguous = "@" in url.netloc or "\\" in address or ".." in path.split("/")
+    is_ambiguous = "@" in url.netloc or "\\" in address or ".." in path.split("/")  # clients may read it differently
     return (
         bool(prefix_url.hostname) and not is_ambiguous and (path == prefix_path or path.startswith(f"{prefix_path}/"))
     )
@@ -173,7 +173,7 @@ def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[
 
 
 def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -> ConfinementSource:
-    """Return the source of the confinement for -confine or NF_CONFINE ("": neither)."""
+    """Return the source of the confinement. `flag_value` is -confine, else NF_CONFINE, "" without both."""
     if flag_value in _DISABLED_WORDS:
         return ConfinementSource.DISABLED
     if flag_value:
@@ -182,14 +182,13 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
 
 
 def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
-    """Parse -confine or NF_CONFINE: "false" is none, "true" the top of the work tree, other values are a
-    directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
+    """Parse -confine or NF_CONFINE (`flag_value`): "false" is none, "true" the top of the work tree, other values are
+    a directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
     """
     source = detect_confinement_source(flag_value, environment)
     if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):
         return UNCONFINED
-    flag_value = flag_value or "true"
-    confinement = _build_confinement(flag_value, environment, directory)
+    confinement = _build_confinement(flag_value or "true", environment, directory)
     return replace(confinement, reason=_CONFINEMENT_NOTES.get(source, ""))
 
 
@@ -201,26 +200,27 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
 
 
 def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
+    """Build the confinement to a directory ("true": the work tree), without the data directory. Raises ValueError."""
     root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{flag_value}".')
-    if root == Path(root).anchor:
+    if root == Path(root).anchor:  # `/`
         raise ValueError(f'-confine: "{root}" holds every file. Name the directory of the work tree.')
     data_directory = CommandContext(environment, directory).data_directory
     try:
-        hidden_directory = Confinement(root).resolve_path_of_operator(data_directory)
+        hidden_data_directory = Confinement(root).resolve_path_of_operator(data_directory)
     except OSError:
         raise ValueError(
             f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove the link.'
         ) from None
-    return Confinement(root, (os.path.realpath(hidden_directory),))
+    return Confinement(root, (os.path.realpath(hidden_data_directory),))
 
 
 def create_editor_context(
     directory: str, environment: Mapping[str, str], unsaved: Mapping[str, str] | None = None
 ) -> CommandContext:
-    """Create the context of a directory opened in an editor, confined by the environment, because editors
-    pass no flags. An invalid confinement becomes the narrowest.
+    """Create the context of a directory opened in an editor. It is confined by the environment only, because editors
+    pass no flags. An invalid confinement becomes the directory itself.
     """
     try:
         confinement = parse_confinement(environment.get("NF_CONFINE", ""), environment, directory)
@@ -248,15 +248,14 @@ def find_work_tree(directory: str) -> str:
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return the directory of the parser cache: NF_CACHE_DIR, else the user's cache directory; None in
-    automation. It is never in the work tree, because cached files replace the reviewed text.
+    """Return NF_CACHE_DIR or the user's directory for the parser cache; None in automation or without either. It is
+    never in the work tree, because cached files replace the reviewed text.
     """
     if environment.get("NF_IN_AUTOMATION"):
         return None
     if environment.get("NF_CACHE_DIR"):
         return environment["NF_CACHE_DIR"]
-    homes = (("XDG_CACHE_HOME", ""), ("HOME", ".cache"))
-    for variable, subdirectory in homes:
+    for variable, subdirectory in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
         home = Path(get_text(environment, variable))
         if home.is_absolute():
             return str(home / subdirectory / "nexusform")
@@ -271,7 +270,7 @@ def get_selection_path(context: CommandContext) -> Path:
 def load_project_configuration(
     context: CommandContext, extra: Sequence[SourceFile] = ()
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Load and check the configuration of the directory, with further texts of the root module."""
+    """Load and check the configuration of the directory. `extra` are further texts of the root module."""
     type_registries = build_registries()
     with log_duration("info", "configuration read", directory=context.directory):
         return load_configuration(
@@ -297,6 +296,7 @@ def _read_constants(
         directory=context.directory,
         confinement=context.confinement,
     )
+    # `variables` are not all, so others are no error here.
     errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
     return {name: value for name, (value, _) in values.items()}, errors
 

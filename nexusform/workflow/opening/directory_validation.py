@@ -41,8 +41,8 @@ class DirectoryValidation(Struct, frozen=True):
 def validate_directory(
     context: CommandContext, test_directory: str | None = None, *, portable: bool = False
 ) -> DirectoryValidation:
-    """Check the configuration of a directory and, with `test_directory`, its test files. `portable` adds
-    warnings about syntax unsupported by tools based on the hcl2 package.
+    """Check the configuration of a directory, and the test files in `test_directory` (None: skip them). `portable`
+    adds warnings about syntax unsupported by tools based on the hcl2 package.
     """
     configuration, problems = load_project_configuration(context)
     problems += find_planning_problems(context, configuration, problems)
@@ -59,7 +59,7 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return errors that planning would find with any state, without known ones."""
+    """Return problems of planning with any state, and lint findings without errors; `known_problems` are omitted."""
     from nexusform.planning.modules.configuration_validation import validate_configuration
 
     request = PlanRequest(
@@ -77,7 +77,7 @@ def find_planning_problems(
     new_problems = _select_new_diagnostics(candidates, known_problems)
     problems = [locate_line_in_text(problem, configuration.files) for problem in new_problems]
     if not has_errors([*known_problems, *problems]):
-        # Lint without state, if every variable has a default.
+        # Lint a plan without state. Its variables must have values.
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 

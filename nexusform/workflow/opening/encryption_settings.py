@@ -15,8 +15,8 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 
 def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
-    """Merge the encryption of settings and environment; None without either. NF_ENCRYPTION has the content of
-    the block; its key providers, methods and targets win.
+    """Merge the encryption of settings and environment; None without either, or with errors. NF_ENCRYPTION has the
+    content of the block; its key providers, methods and targets win. Key vaults of the configuration must be allowed.
     """
     configured = settings.encryption
     vault_errors = _check_key_vaults(configured, context) if configured else []
@@ -44,7 +44,7 @@ def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encry
 
 
 def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[Diagnostic]:
-    """Return errors for key vaults not allowed in a sandboxed run."""
+    """Return errors for key vaults outside of -allow-remote in a sandboxed run."""
     vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
     return [
         build_error("remote-address-not-allowed", context.explain_rejection(f'The key vault "{address}"'), block.span)
@@ -56,7 +56,7 @@ def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[D
 def wrap_backend(
     backend: StateBackend, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Wrap the backend with encryption if the state is encrypted."""
+    """Return the backend with encryption, or unchanged if states are not encrypted; None with errors."""
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
@@ -68,13 +68,13 @@ def wrap_backend(
 def wrap_remote_backend(
     backend: StateBackend, reader: str, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Wrap another configuration's backend with the decryption of the data block `reader`."""
+    """Return another configuration's backend with the decryption for data block `reader`; None with errors."""
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
     readers = encryption.readers if encryption is not None else {}
-    target = readers.get(reader) or readers.get("")
-    if encryption is None or target is None:
+    target = readers.get(reader) or readers.get("")  # "" is the `default` block
+    if encryption is None or target is None:  # an encrypted state is then an error on reading
         return backend, diagnostics
     return EncryptedBackend(backend, DocumentCipher(encryption, target)), diagnostics
 
@@ -82,12 +82,12 @@ def wrap_remote_backend(
 def encrypt_plan(
     document: bytes, configuration: Configuration, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
-    """Encrypt a plan file if plans are encrypted."""
-    sealer, diagnostics = _create_document_cipher(PLAN, configuration, context)
-    if sealer is None:
+    """Return the plan file, encrypted if plans are encrypted. With errors the result must not be written."""
+    cipher, diagnostics = _create_document_cipher(PLAN, configuration, context)
+    if cipher is None:
         return document, diagnostics
     try:
-        return sealer.encrypt(document, PLAN), diagnostics
+        return cipher.encrypt(document, PLAN), diagnostics
     except EncryptionProblem as problem:
         return b"", [*diagnostics, build_error("plan-save-failed", str(problem))]
 
@@ -95,24 +95,24 @@ def encrypt_plan(
 def decrypt_file(
     document: bytes, path: str, configuration: Configuration, context: CommandContext
 ) -> tuple[bytes, list[Diagnostic]]:
-    """Decrypt a state or plan file; b"" with errors."""
+    """Decrypt an encrypted state or plan file; b"" with errors."""
     purpose = read_encryption_purpose(document)
-    problem = "unreadable-plan" if purpose == PLAN else "unreadable-state"
-    sealer, diagnostics = _create_document_cipher(purpose, configuration, context)
+    error_id = "unreadable-plan" if purpose == PLAN else "unreadable-state"
+    cipher, diagnostics = _create_document_cipher(purpose, configuration, context)
     if has_errors(diagnostics):
         return b"", diagnostics
-    if sealer is None:
-        return b"", [*diagnostics, build_error(problem, _format_missing_settings(f'"{path}"', purpose))]
+    if cipher is None:
+        return b"", [*diagnostics, build_error(error_id, _format_missing_settings(f'"{path}"', purpose))]
     try:
-        return sealer.decrypt(document, purpose, f'"{path}"'), diagnostics
+        return cipher.decrypt(document, purpose, f'"{path}"'), diagnostics
     except EncryptionProblem as failure:
-        return b"", [*diagnostics, build_error(problem, str(failure))]
+        return b"", [*diagnostics, build_error(error_id, str(failure))]
 
 
 def _create_document_cipher(
     purpose: str, configuration: Configuration, context: CommandContext
 ) -> tuple[DocumentCipher | None, list[Diagnostic]]:
-    """Create the sealer of plans or state; None if they are not encrypted."""
+    """Create the cipher of plans (purpose PLAN) or state; None if they are not encrypted, or with errors."""
     encryption, diagnostics = merge_encryption(configuration.settings, context)
     if encryption is None:
         return None, diagnostics

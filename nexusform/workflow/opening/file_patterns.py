@@ -18,6 +18,8 @@ from nexusform.language.evaluation_run import FileProblem, MissingDirectory
 MATCH_CAP: Final = 100_000  # files per fileset()
 DIRECTORY_CAP: Final = 100_000  # directories read per fileset()
 _ALTERNATIVES_CAP: Final = 1000  # patterns per expansion of braces
+_BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)  # and escapes and classes, to skip braces in them
+_SIGNS: Final = re.compile(r"\\.|.", re.DOTALL)  # a character, or a backslash with one
 
 _Matches: TypeAlias = Callable[[str], bool]
 # A literal name, a predicate for names, or None for any directories.
@@ -47,7 +49,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
     pending = [pattern]
     while pending:
         parts = _expand_first_braces(pending[-1], pattern)
-        candidate = pending.pop()
+        candidate = pending.pop()  # the pattern expanded above
         if parts is None:
             expanded.append(candidate)
         else:
@@ -69,7 +71,7 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 
 
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
-    """Yield the matching files below `root`, relative to it; `**` follows no cyclic link. Raises FileProblem."""
+    """Yield the files below `root` matching all segments, relative to it. `**` does not follow links to a parent."""
     visited: set[tuple[str, int]] = set()
     pending = [("", 0)] if segments else []
     while pending:
@@ -82,7 +84,7 @@ def _find_files(root: Path, segments: list[_Segment], directories: DirectoryRead
         directory, position = entry
         segment = segments[position]
         is_last = position + 1 == len(segments)
-        if segment is None and not is_last:
+        if segment is None and not is_last:  # `**` also matches no directory
             pending.append((directory, position + 1))
         for name in _list_names(root / directory, segment):
             path = posixpath.join(directory, name)
@@ -91,24 +93,24 @@ def _find_files(root: Path, segments: list[_Segment], directories: DirectoryRead
                 yield path
             elif segment is None:
                 if directories.is_directory(full_path) and not _is_cyclic_link(root, path):
-                    pending.append((path, position))
+                    pending.append((path, position))  # `**` continues below
             elif not is_last and directories.is_directory(full_path):
                 pending.append((path, position + 1))
 
 
 def _list_names(directory: Path, segment: _Segment) -> list[str]:
-    """List the names in a directory that match a segment."""
+    """List the names in a directory matching a segment. A literal name is not checked; all names match `**`."""
     if isinstance(segment, str):
         return [segment]
     try:
         names = [entry.name for entry in directory.iterdir()]
     except (OSError, ValueError):
-        return []
+        return []  # unreadable directories have no matches
     return names if segment is None else [name for name in names if segment(name)]
 
 
 def _is_cyclic_link(root: Path, path: str) -> bool:
-    """Return whether a path is a link to one of its parent directories."""
+    """Return whether a path is a link to one of its parent directories, or to a directory above `root`."""
     link = root / path
     if not link.is_symlink():
         return False
@@ -117,18 +119,13 @@ def _is_cyclic_link(root: Path, path: str) -> bool:
     return any(directory.resolve().is_relative_to(real) for directory in parents)
 
 
-_BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)
-_SIGNS: Final = re.compile(r"\\.|.", re.DOTALL)
-
-
 def _create_pattern_error(pattern: str) -> FileProblem:
     return FileProblem(f'"{pattern}" is not a valid file pattern.')
 
 
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
-    """Replace the first pair of braces by each of its alternatives; None without braces.
-
-    Raises the error of the whole `pattern` for an open brace without its end.
+    """Replace the first pair of braces by each of its alternatives; None without braces. Raises FileProblem for an
+    open brace without its end; the message has the whole `pattern`.
     """
     depth = 0
     cuts: list[int] = []  # the offsets of the outermost `{`, its commas and `}`
@@ -150,7 +147,7 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
-    """Parse one segment of a pattern: a name, a predicate for names, or None for `**`."""
+    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem."""
     import re2
 
     if name == "**":
@@ -159,11 +156,10 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
     if signs[-1] == "\\":
         raise _create_pattern_error(pattern)
     if not any(sign in ("*", "?", "[") for sign in signs):
-        return "".join([sign[-1] for sign in signs])
+        return "".join([sign[-1] for sign in signs])  # without backslashes
     options = re2.Options()
     options.log_errors = False
     # re2 matches in linear time; pattern and names may be untrusted.
-    # Build the regular expression of a segment.
     parts: list[str] = []
     position = 0
     while position < len(signs):
@@ -184,7 +180,7 @@ def _parse_character_class(signs: list[str], position: int, pattern: str) -> tup
     A sign is a character, or a backslash with a character. Raises the error of the whole `pattern`.
     """
     is_negated = signs[position : position + 1] == ["^"]
-    position += is_negated
+    position += is_negated  # 1 for the `^`
     ranges: list[str] = []
     while signs[position : position + 1] != ["]"] or not ranges:
         # One sign, or three for a range such as `a-z`. Its ends are the first and the last sign, if all are there.
@@ -202,4 +198,5 @@ def _parse_character_class(signs: list[str], position: int, pattern: str) -> tup
 
 
 def _escape_sign(sign: str) -> str:
+    """Return a character (without its backslash) as a hexadecimal escape for re2."""
     return f"\\x{{{ord(sign[-1]):x}}}"

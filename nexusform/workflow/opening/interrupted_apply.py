@@ -19,23 +19,23 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Resolve the changes started by an interrupted run. With `write` (lock held) the outcomes are recorded
-    and the journal is compacted. A plan does not write: it may run untrusted configuration with providers
-    that must not affect the recorded state.
+    """Read the outcomes of changes begun by an interrupted run from providers; None if one fails. With `write` (lock
+    held) record them and compact the journal. A plan does not write: it may run untrusted configuration with
+    providers, and their answers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
     resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
     try:
         if stored.open_intents:
-            in_progress = stored.remaining.running_operations if stored.remaining else {}
-            outcomes = recover_step_outcomes(stored.open_intents, providers, in_progress)
+            running_operations = stored.remaining.running_operations if stored.remaining else {}
+            outcomes = recover_step_outcomes(stored.open_intents, providers, running_operations)
             if write:
                 for outcome in outcomes:
                     backend.append(journal.encode_journal_record(outcome))
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
-            if stored.remaining is None or not stored.remaining.has_ended:  # an ended apply only waits
-                names = sorted({str(o.intent.address) for o in stored.open_intents})
+            if stored.remaining is None or not stored.remaining.has_ended:  # an apply with an end was not interrupted
+                addresses = sorted({str(o.intent.address) for o in stored.open_intents})
                 consequence = (
                     "the state has their current values."
                     if write
@@ -44,7 +44,7 @@ def recover_interrupted_apply(
                 warnings.append(
                     build_warning(
                         "apply-interrupted",
-                        f"It was interrupted while it changed these objects: {format_first_items(names, 5)}. "
+                        f"It was interrupted while it changed these objects: {format_first_items(addresses, 5)}. "
                         f"nexusform read them from their provider, and {consequence}",
                     )
                 )

@@ -17,19 +17,19 @@ from nexusform.state.state_draft import StateDraft, build_draft
 def replay_journal(
     state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
 ) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Return the state with its journal replayed, and the changing records; None if they are not valid."""
+    """Return the state with its journal replayed, and the records changing it; None with errors."""
     records, problems = journal.parse_journal(lines, f"the {name}")
     if has_errors(problems):
         return None, [], problems
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
-    # Records that are only preserved are not applied.
+    # The others only preserve an unfinished apply.
     changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
     return (None if has_errors(problems) else draft), changing, problems
 
 
 def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
-    """Return errors for replayed objects with attributes outside of their schema."""
+    """Return errors for replayed attributes outside of their schema; resource types not in `known` are skipped."""
     diagnostics: list[Diagnostic] = []
     for address, current in state.list_current_objects():
         if address.type not in known:

@@ -25,7 +25,7 @@ _PoolKey: TypeAlias = tuple[str, str, str]
 
 
 def lint_configuration(result: PlanResult, configuration: Configuration) -> list[Diagnostic]:
-    """Lint a configuration without state, with rules about arguments only."""
+    """Lint a plan without state, with rules about arguments only. Nothing is linted after errors except of capacity."""
     error_ids = {error.id for error in select_errors(result.plan.diagnostics)}
     if not result.objects or error_ids - {"insufficient-capacity"}:
         return []
@@ -35,42 +35,42 @@ def lint_configuration(result: PlanResult, configuration: Configuration) -> list
 def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
-    """Return the findings of the rules for a plan. With `everything`, rules evaluate all objects after the
-    plan as if newly created: existing ones in creation order, then added ones. With `literal_only`, only
-    rules about arguments run and nothing is measured. Advice without effect today requires `everything`.
+    """Return the findings of the rules for a plan. With `everything`, rules evaluate all objects as if newly created
+    (existing ones in creation order, then new ones), and include advice without effect today. With `literal_only`,
+    only rules about arguments run, and nothing is simulated.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    removed_vms = {} if everything else _index_removed_vms(result.sites.values())
+    removed_vms = {} if everything else _index_removed_vms(result.sites.values())  # rules then start after the plan
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
     sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
     if literal_only:
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
-    facts = LintInput(pools, sites, skus, includes_costless=everything)
+    lint_input = LintInput(pools, sites, skus, includes_costless=everything)
     ignored_rules = {
         str(address): vms.instance.block.ignored_rules
         for address, vms in result.objects.items()
         if vms.instance.block is not None
     }
-    return run_rules(facts, configuration.settings.ignored_rules, ignored_rules, literal_only=literal_only)
+    return run_rules(lint_input, configuration.settings.ignored_rules, ignored_rules, literal_only=literal_only)
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site. Pools are simulated before the plan, evaluated ones after it without their VMs."""
-    base = site.base
+    """Build the facts of a site: placements start before the plan, or after it without the VMs of `evaluated_pools`."""
+    scheduler = site.base
     if evaluated_pools:
-        base = site.scheduler.copy()
+        scheduler = site.scheduler.copy()
         for vm in site.scheduler.list_vms():
             if (vm.vm.owner, vm.vm.pool) in evaluated_pools:
-                base.release(vm.handle)
+                scheduler.release(vm.handle)
     return LintSite(
-        site.id, tuple(site.machines.values()), build_placement_simulator(base), site.scheduler.count_free_slots
+        site.id, tuple(site.machines.values()), build_placement_simulator(scheduler), site.scheduler.count_free_slots
     )
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the VMs removed during the placement of their pool, by the number of placed VMs before."""
+    """Return the handles of VMs removed while their pool was placed, by the number of VMs placed before."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()
@@ -91,35 +91,35 @@ def _build_lint_pools(
     *,
     everything: bool,
 ) -> Iterable[LintPool]:
-    """Yield the pools with VMs, by age of their objects if all are evaluated."""
-    ordered = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
-    for address, vms in ordered:
+    """Yield the pools with a count; with `everything`, by age of their objects."""
+    entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
+    for address, vms in entries:
         demand = vms.request.demand
-        if demand is None or vms.is_removed:
+        if demand is None or vms.is_removed:  # no VMs are requested
             continue
         for pool in demand.pools:
-            if pool.count_path:
+            if pool.count_path:  # rules advise on its count
                 key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
-                facts = _build_lint_pool(address, vms, demand, pool, everything=everything)
-                yield replace(facts, removals=removed_vms.get(key, {}))
+                lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
+                yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
 
 def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
-    """Return the sort key of an object: existing ones in creation order, then new and replaced ones."""
+    """Return the sort key of an object: existing ones by creation number, then new and replaced ones."""
     prior = vms.instance.prior
     if prior is None or vms.instance.is_replaced:
-        return True, 0
+        return True, 0  # True sorts last
     return False, prior.creation
 
 
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool. With `everything` all its numbers are new ones, not only those placed now."""
+    """Build the facts about a pool. Its new numbers are those of VMs placed by this plan, or all with `everything`."""
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)
     instance = vms.instance
-    has_source = instance.prepared is not None
+    is_configured = instance.prepared is not None
     return LintPool(
         address=str(address),
         owner=demand.owner,
@@ -132,8 +132,8 @@ def _build_lint_pool(
         constraints=pool.constraints,
         vms={number: vms.placements.vms[key] for number, key in keys.items() if key in vms.placements.vms},
         surge=pool.surge_size,
-        span=instance.locate(pool.path) if has_source else None,
-        zones_span=instance.locate((*pool.path, "availability_zones")) if has_source and pool.zones else None,
+        span=instance.locate(pool.path) if is_configured else None,
+        zones_span=instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None,
         block=instance.block.header if instance.block is not None else "",
         is_existing=everything and bool(keys) and vms.placements.tokens.keys().isdisjoint(keys.values()),
     )

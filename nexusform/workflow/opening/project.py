@@ -62,7 +62,7 @@ class OpenResult(Struct, frozen=True):
 
 
 def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> OpenResult:
-    """Read all inputs of a plan except the state, with further texts of the root module."""
+    """Open all inputs of a plan except the state; None with errors. `extra` are texts of the root module."""
     configuration, problems = load_project_configuration(context, extra)
     sources = configuration.files
     variables, new_problems = read_project_variables(context, configuration)
@@ -82,7 +82,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
 def select_variable_values(
     configuration: Configuration, variables: Mapping[str, tuple[Value, VariableValueSource]]
 ) -> dict[str, Value]:
-    """Select the values of variables; defaults of ephemeral ones do not count as set."""
+    """Return the values of variables. An ephemeral variable with its default counts as unset."""
     declared = configuration.root.variables
     return {
         name: value
@@ -99,9 +99,9 @@ def create_project(
     backend: StateBackend,
     answers: Mapping[str, str] = NO_ANSWERS,
 ) -> Project:
-    """Create the project of a configuration, loaded or from a saved plan with the server responses `answers`."""
+    """Create the project of a configuration. `answers` are the saved server responses of a plan, for data sources."""
     remote_states, servers = None, None
-    if _has_data_blocks(configuration.root):
+    if _has_data_blocks(configuration.root):  # only these read states and servers
         from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 
         remote_states = RemoteStateReader(context, configuration.settings)
@@ -120,7 +120,7 @@ def create_project(
 
 
 def _has_data_blocks(module: Module) -> bool:
-    """Return whether a module or a called one reads data, also in a check."""
+    """Return whether a module or one called by it has a data block, also inside of a `check`."""
     return (
         any(mode == "data" for mode, _, _ in module.resources)
         or any(check.data is not None for check in module.checks)
@@ -129,7 +129,7 @@ def _has_data_blocks(module: Module) -> bool:
 
 
 def open_backend(context: CommandContext, configuration: Configuration) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the backend of the selected workspace, also for commands that need the state only."""
+    """Open the backend of the selected workspace, with encryption if configured; None with errors."""
     backend, problems = choose_backend(configuration.settings, context)
     if backend is None:
         return None, problems
@@ -139,7 +139,7 @@ def open_backend(context: CommandContext, configuration: Configuration) -> tuple
 def prepare_backend(
     backend: StateBackend, problems: list[Diagnostic], settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Prepare an opened backend: add encryption if configured, and select the workspace."""
+    """Add encryption if configured, and select the workspace; None with errors. `problems` are returned, too."""
     if settings.encryption or context.environment.get(ENCRYPTION_VARIABLE):
         from nexusform.workflow.opening.encryption_settings import wrap_backend
 
@@ -155,8 +155,8 @@ def prepare_backend(
 
 
 def find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return the backend for commands that need the state only, with the files read. Errors elsewhere in the
-    configuration are ignored; a directory without configuration has the default backend.
+    """Return the backend for commands needing only the state, and the files read; None with errors. Errors elsewhere
+    in the configuration are ignored; a directory without configuration has the default backend.
     """
     configuration, _ = load_project_configuration(context)
     backend, problems = open_backend(context, configuration)

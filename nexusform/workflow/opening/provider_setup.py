@@ -27,54 +27,57 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
+# A site shows these inside another object, so a plan may create them again by mistake.
+_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
 
 
 def create_providers(
     request: PlanRequest, context: CommandContext, exit_stack: ExitStack
 ) -> tuple[dict[str, Provider], list[Diagnostic]]:
-    """Create every provider by the name used in resources (`name` or `name.alias`). `request` supplies the
+    """Create every valid provider by the name used in resources (`name` or `name.alias`). `request` has the
     configuration and referenced values. `exit_stack` closes them after the run. The default provider needs no block.
     """
     providers: dict[str, Provider] = {}
     problems = list(check_provider_names(request.configuration, PROVIDERS))
     evaluation: Evaluation | None = None
     for key, block in request.configuration.root.providers.items():
-        kind = PROVIDERS.get(block.name)
-        if kind is None:
+        definition = PROVIDERS.get(block.name)
+        if definition is None:  # check_provider_names reports it
             continue
         evaluation = evaluation or Evaluation(
             build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
         )
-        settings, new_problems, sensitive = _evaluate_settings(block, kind, evaluation)
+        settings, new_problems, is_sensitive = _evaluate_settings(block, definition, evaluation)
         problems += new_problems
         if settings is None:
             continue
         try:
-            address_errors = check_provider_addresses(block, settings, context, is_sensitive=sensitive)
+            address_errors = check_provider_addresses(block, settings, context, is_sensitive=is_sensitive)
             if address_errors:
                 problems += address_errors
                 continue
-            provider = kind.make(settings, context.directory, exit_stack, context.confinement)
+            provider = definition.make(settings, context.directory, exit_stack, context.confinement)
             if isinstance(provider, StateUser):
                 own_objects = (recorded.attributes for _, recorded in list_objects(request.state, key))
                 provider.set_state_objects(own_objects, list_managed_objects(request.state))
             if isinstance(provider, PermissionedProvider):
                 provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
-            providers[key] = _redact_provider(provider) if sensitive else provider
+            providers[key] = _redact_provider(provider) if is_sensitive else provider
         except ProviderProblem as problem:
             detail = str(problem)
-            if sensitive:
+            if is_sensitive:
                 from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE as detail  # noqa: N811
             problems.append(
                 build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
             )
-    if DEFAULT_PROVIDER not in request.configuration.root.providers:
+    if DEFAULT_PROVIDER not in request.configuration.root.providers:  # it needs no block
         simulated = PROVIDERS[DEFAULT_PROVIDER]
         providers[DEFAULT_PROVIDER] = simulated.make({}, context.directory, exit_stack, context.confinement)
     return providers, problems
 
 
 def _redact_provider(provider: Provider) -> Provider:
+    """Hide the messages of a provider with sensitive settings; they may repeat a setting."""
     from nexusform.workflow.opening.redacting_provider import redact_provider
 
     return redact_provider(provider)
@@ -83,7 +86,7 @@ def _redact_provider(provider: Provider) -> Provider:
 def check_provider_addresses(
     block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
 ) -> list[Diagnostic]:
-    """Return errors for addresses that a sandboxed run must not use. Raises ProviderProblem."""
+    """Return errors for addresses not allowed in a sandboxed run; hide sensitive ones. Raises ProviderProblem."""
     kind = PROVIDERS[block.name]
     rejected_addresses = [address for address in kind.list_server_urls(settings) if not context.is_allowed(address)]
     names = [f'The address "{address}"' for address in rejected_addresses]
@@ -101,16 +104,16 @@ def check_provider_addresses(
 
 
 def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
-    """Check provider blocks and settings without creating providers."""
+    """Check provider blocks and settings without creating providers; unset variables are unknown."""
     from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
-    setting = build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
-    evaluation = Evaluation(mark_unset_variables_unknown(setting, configuration, request.variables))
+    settings = build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
+    evaluation = Evaluation(mark_unset_variables_unknown(settings, configuration, request.variables))
     for block in configuration.root.providers.values():
         kind = PROVIDERS.get(block.name)
-        if kind is None:
+        if kind is None:  # check_provider_names reports it
             continue
         body, new_problems = build_prepared_body(block.body, kind.settings, block.span)
         if not has_errors(new_problems):
@@ -124,20 +127,20 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
 def _evaluate_settings(
     block: ProviderBlock, kind: ProviderDefinition, evaluation: Evaluation
 ) -> tuple[Mapping[str, Any] | None, list[Diagnostic], bool]:
-    """Return the settings, their problems, and whether any is sensitive."""
+    """Return the settings (None with errors), their problems, and whether any is sensitive."""
     body, problems = build_prepared_body(block.body, kind.settings, block.span)
     if has_errors(problems):
         return None, problems, False
-    known_count = len(evaluation.diagnostics)
+    known_count = len(evaluation.diagnostics)  # earlier blocks share the evaluation
     scope = evaluation.build_scope(evaluation.root)
-    values, sensitive, new_problems = body.evaluate(scope, allows_ephemeral=True)
+    values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
     # Provider answers become visible attributes, so they may not be sensitive.
-    sensitive_path = next((path for path in sensitive if kind.displayed_settings & set(path)), None)
+    sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
     if sensitive_path is not None:
         problems.append(_build_sensitive_error(block, sensitive_path, body.locate(sensitive_path)))
     if has_errors(problems):
-        return None, problems, bool(sensitive)
+        return None, problems, bool(sensitive_paths)
     unknown_names = sorted(name for name, value in values.items() if has_unknown_part(value))
     if unknown_names:
         span = body.locate((unknown_names[0],))
@@ -145,10 +148,9 @@ def _evaluate_settings(
             f"Provider settings must be known before the plan; {', '.join(unknown_names)} is known only later. Use "
             "variables, locals and literals."
         )
-        unknown_error = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
-        problems.append(unknown_error)
-        return None, problems, bool(sensitive)
-    return values, problems, bool(sensitive)
+        problem = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
+        return None, [*problems, problem], bool(sensitive_paths)
+    return values, problems, bool(sensitive_paths)
 
 
 def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diagnostic:
@@ -176,7 +178,7 @@ def list_managed_objects(state: State) -> Iterator[tuple[str, str]]:
 
 
 def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return the diagnostics of providers not already in the plan and not about deleted objects."""
+    """Return the warnings of providers, except those already in the plan and those about objects to delete."""
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
     problems = chain(*(provider.list_warnings() for provider in providers.values()))
@@ -184,7 +186,7 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
-    """Return the captured sites read by providers as inventories of the plan."""
+    """Return the sites read by providers from a file (capture) as inventories of the plan, with the capture time."""
     return tuple(
         build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken_at, now)
         for key, provider in sorted(providers.items())
@@ -193,12 +195,8 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
     )
 
 
-# A site shows these inside another object, so a plan may create them again by mistake.
-_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
-
-
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return errors for objects to create that already exist on a site."""
+    """Return an error for each agent pool to create but already existing on a site."""
     problems: list[Diagnostic] = []
     for change in plan.changes:
         provider = providers.get(change.provider)

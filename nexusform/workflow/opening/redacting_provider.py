@@ -32,14 +32,14 @@ HIDDEN_MESSAGE: Final = (
 
 
 def redact_provider(provider: Provider) -> Provider:
-    """Wrap a provider so that its problems and verdicts have no messages."""
-    parts = [part for protocol, part in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
-    return cast("Provider", type("Discreet", (*parts, _RedactingProvider), {})(provider))
+    """Wrap a provider to hide its messages. The wrapper implements only the protocols of the provider."""
+    bases = [base for protocol, base in _OPTIONAL_PARTS.items() if isinstance(provider, protocol)]
+    return cast("Provider", type("Discreet", (*bases, _RedactingProvider), {})(provider))
 
 
 @contextmanager
 def _hide_messages() -> Iterator[None]:
-    """Replace the messages of provider problems."""
+    """Replace the message of an error raised by a provider, and keep its kind and data."""
     try:
         yield
     except StepPending:

@@ -41,13 +41,14 @@ class RemoteStateReader(Struct, frozen=True):
     locations: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def read(self, query: RemoteStateQuery) -> Answer:
-        """Return the requested state, or None with problems if it is missing or unreadable."""
+        """Return the requested state (read once); None with problems if it is missing or unreadable."""
         key = repr(query)
         if key not in self.answers:
             self.answers[key] = self._read_remote_state(query)
         return self.answers[key]
 
     def _read_remote_state(self, query: RemoteStateQuery) -> Answer:
+        """Read a state without cache, and record its location. None with problems if it is missing or unreadable."""
         backend, problems = self._open_backend(query)
         if backend is None:
             return None, problems
@@ -56,7 +57,7 @@ class RemoteStateReader(Struct, frozen=True):
         problems += [_convert_to_problem(diagnostic, query) for diagnostic in diagnostics]
         if stored is None:
             return None, problems
-        if not stored.state.lineage:
+        if not stored.state.lineage:  # nothing was ever written
             missing_problem = Problem(
                 (),
                 "missing-remote-state",
@@ -67,7 +68,7 @@ class RemoteStateReader(Struct, frozen=True):
         return stored.state, problems
 
     def _open_backend(self, query: RemoteStateQuery) -> tuple[StateBackend | None, list[Problem]]:
-        """Open the backend of the workspace with the configured encryption."""
+        """Open the backend of the state's workspace with the decryption configured here; None with problems."""
         settings, problems = _evaluate_settings(query)
         if settings is None:
             return None, problems
@@ -97,6 +98,7 @@ class RemoteStateReader(Struct, frozen=True):
 
 
 def _convert_to_problem(diagnostic: Diagnostic, query: RemoteStateQuery) -> Problem:
+    """Convert a diagnostic of reading to a problem; for an encrypted state it names the missing setting."""
     detail = diagnostic.detail
     if diagnostic.id == "encrypted-state":
         detail = (
@@ -108,12 +110,11 @@ def _convert_to_problem(diagnostic: Diagnostic, query: RemoteStateQuery) -> Prob
 
 
 def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
-    """Return the backend settings as plain data of their types, or None after problems."""
+    """Check the settings of `config` and convert them to plain data; None with problems. Null settings are omitted."""
     kind = BACKENDS.get(query.backend)
     if kind is None:
-        known_kinds = ", ".join(BACKENDS)
         suggestion = suggest_name(query.backend, BACKENDS)
-        detail = f'There is no backend "{query.backend}". Known are: {known_kinds}.{suggestion}'
+        detail = f'There is no backend "{query.backend}". Known are: {", ".join(BACKENDS)}.{suggestion}'
         return None, [Problem(("backend",), "unknown-backend", detail)]
     if not isinstance(query.config, Mapping):
         detail = "An object is needed: config = { NAME = VALUE, ... }."
@@ -128,13 +129,13 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
         elif value is not None:
             values[name] = _convert_setting(name, value, attributes[name], problems)
     missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
-    if missing and not problems:
+    if missing and not problems:  # a misspelled name explains a missing one
         problems.append(_build_missing_settings_problem(query.backend, missing))
     return (None if problems else values), problems
 
 
 def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]) -> Any:
-    """Convert one setting to plain data of its type."""
+    """Convert one setting to a bool or text; None with a new entry in `problems` if it is neither."""
     if attribute.type == BOOL:
         if isinstance(value, bool) or value in ("true", "false"):
             return value in (True, "true")
@@ -163,10 +164,10 @@ class ServerResponseCache(Struct, frozen=True):
     answers: dict[str, str] = field(default_factory=dict)
 
     def query(self, question: ServerQuery) -> str:
-        """Return the response to a query. Raises ExternalQueryProblem."""
+        """Return the response to a query, from `answers` if fetched before. Raises ExternalQueryProblem."""
         key = build_query_key(question)
         if key not in self.answers:
-            module, _, name = question.reader.partition(":")
+            module, _, name = question.reader.partition(":")  # loaded on first use
             reader = cast("Reader", getattr(import_module(module), name))
             self.answers[key] = reader(question.arguments, self.context.kubeconfig_trust)
         return self.answers[key]

@@ -42,8 +42,7 @@ def compute_state_digest(state: State) -> str:
 
 
 def load_schemas() -> Mapping[str, BlockSchema]:
-    """Load the schemas of all resource types."""
-    # imported on demand; commands that only list the state do not need it
+    """Load the schemas of all resource types by name. Commands only listing the state do not need them."""
     from nexusform.resource_types.registry import build_registries
 
     return build_registries().schemas["managed"]
@@ -52,8 +51,8 @@ def load_schemas() -> Mapping[str, BlockSchema]:
 def read_stored_state(
     backend: StateBackend, *, checks_objects: bool = True
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read the state; empty if there is none. `checks_objects` validates the attributes of every object
-    against its schema; without it, a state with invalid objects can be inspected and repaired.
+    """Read the state and its journal; empty if there is none, None with errors. `checks_objects` validates all
+    attributes by their schemas; without it, a state with invalid objects can be inspected and repaired.
     """
     types = load_schemas() if checks_objects else None
     try:
@@ -63,7 +62,7 @@ def read_stored_state(
         return None, [build_error("unreadable-state", str(problem))]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
-    if is_encrypted(document or (lines[0] if lines else b"")):
+    if is_encrypted(document or (lines[0] if lines else b"")):  # EncryptedBackend returns decrypted ones
         from nexusform.workflow.opening.encryption_settings import build_encrypted_error
 
         return None, [build_encrypted_error(backend.describe())]
@@ -73,7 +72,7 @@ def read_stored_state(
         state, problems = state_codec.decode_state(document, backend.describe(), types)
     if state is None:
         return None, problems
-    if not lines:
+    if not lines:  # no journal: the digest is of the document itself
         return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
     from nexusform.workflow.opening.journal_replay import replay_journal
 

@@ -29,6 +29,10 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
 
 SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
+_COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
+_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes of a file in .git
+_SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
 
 
 def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> bytes:
@@ -47,6 +51,7 @@ def open_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, 
 
 @contextmanager
 def _convert_os_errors_to_file_problems(path: str, max_bytes: int, hint: str) -> Iterator[None]:
+    """Raise FileProblem with a message for each kind of error in reading a file."""
     try:
         yield
     except FileNotFoundError:
@@ -74,8 +79,8 @@ class ConfinedFileAccess:
         """Return the whole content. Raises FileProblem for missing, special or too large files. Raises
         DiagnosticsError if the read budget is exhausted; this ends the run even inside `try` or `can`.
         """
-        remaining = (self._budget_mib << 20) - self._read_bytes
-        if remaining <= 0:
+        remaining_bytes = (self._budget_mib << 20) - self._read_bytes
+        if remaining_bytes <= 0:
             detail = (
                 f'"{path}" is not read: this run already read {self._budget_mib:,} MiB of files, the '
                 f"limit. To read more, raise the limit: -limit=read_mib=N or {VARIABLE_PREFIX}READ_MIB=N."
@@ -86,7 +91,7 @@ class ConfinedFileAccess:
         return content
 
     def is_file(self, path: str) -> bool:
-        """Return whether a regular file exists. Raises FileProblem for a directory or a device."""
+        """Return whether a file exists. Raises FileProblem for other kinds, or outside of the confinement."""
         try:
             status = Path(self._confinement.resolve(path)).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -101,7 +106,7 @@ class ConfinedFileAccess:
         return True
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Return the regular files below `base` that match, sorted, relative to it, with slashes."""
+        """Return the regular files below `base` matching the pattern, sorted, relative to it, with slashes."""
         from nexusform.workflow.opening.file_patterns import find_matching_files
 
         return find_matching_files(base or ".", pattern, self)
@@ -115,7 +120,7 @@ class ConfinedFileAccess:
         return os.path.normpath(Path.cwd() / path).replace(os.sep, "/")
 
     def expand_home(self, path: str) -> str:
-        """Replace a leading `~` with the home directory."""
+        """Replace a leading `~` with the home directory. Raises FileProblem if confined or for unknown users."""
         if not path.startswith("~"):
             return path
         if self._confinement.root:
@@ -126,7 +131,7 @@ class ConfinedFileAccess:
             raise FileProblem(f'"{path}" is the home directory of an unknown user.') from None
 
     def is_directory(self, path: Path) -> bool:
-        """Return whether a directory exists within the confinement."""
+        """Return whether a directory exists within the confinement; False outside of it."""
         try:
             return Path(self._confinement.resolve(path)).is_dir()
         except (OSError, ValueError):
@@ -143,8 +148,7 @@ class ConfinedFileAccess:
         except OutsideConfinement as problem:
             raise _create_outside_error(str(path), problem) from None
         except (OSError, ValueError):
-            # For example a name longer than any file system allows.
-            return False
+            return False  # for example a name longer than any file system allows
 
 
 def _create_outside_error(path: str, problem: OutsideConfinement) -> FileProblem:
@@ -163,14 +167,9 @@ class SystemClock:
         time.sleep(seconds)
 
 
-_COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
-_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes
-
-
 def find_commit(directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED) -> str:
-    """Return the checked-out commit from the CI environment, else from .git; "" if unknown. Git itself does
-    not run, because its configuration in a work tree may start programs. A confined run does not read .git.
+    """Return the checked-out commit from the CI environment, else (if unconfined) from .git; "" if unknown. The
+    program git does not run, because its configuration in a work tree may start programs.
     """
     commit = next((environment[name] for name in _COMMIT_VARIABLES if environment.get(name)), "")
     if _COMMIT_PATTERN.fullmatch(commit):
@@ -181,7 +180,7 @@ def find_commit(directory: str, environment: Mapping[str, str], confinement: Con
 
 
 def _find_checked_out_commit(directory: Path) -> str:
-    """Return the commit of the work tree around a directory, or "" if unknown."""
+    """Return the commit in HEAD of the work tree around a directory; "" if unknown."""
     top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
     if top is None:
         return ""
@@ -189,13 +188,13 @@ def _find_checked_out_commit(directory: Path) -> str:
     try:
         if git.is_file():  # a further work tree, or a submodule
             git = top / _read_line(git).removeprefix("gitdir: ")
-        common = git / _read_line(git / "commondir") if (git / "commondir").exists() else git
+        common_git = git / _read_line(git / "commondir") if (git / "commondir").exists() else git
         commit = _read_line(git / "HEAD")
         if commit.startswith("ref: "):
-            commit = _find_branch_commit(git, common, commit.removeprefix("ref: "))
+            commit = _find_branch_commit(git, common_git, commit.removeprefix("ref: "))
     except (OSError, UnicodeDecodeError):
         return ""
-    return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
+    return commit if _COMMIT_PATTERN.fullmatch(commit) else ""  # "" for damaged files
 
 
 def _read_line(path: Path) -> str:
@@ -203,7 +202,7 @@ def _read_line(path: Path) -> str:
 
 
 def _find_branch_commit(git: Path, common: Path, name: str) -> str:
-    """Return the commit of a branch from the directory of the work tree, else from the common one of all work trees."""
+    """Return the commit of a branch (`refs/heads/NAME`): of this work tree, else of the repository; "" if not found."""
     for directory in (git, common):
         if (directory / name).is_file():
             return _read_line(directory / name)
@@ -226,13 +225,10 @@ def get_plan_time(environment: Mapping[str, str]) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
-
-
 def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:
-    """Write a file atomically, also in pieces; `private` restricts access to the owner. A file that is not
-    `durable` is for this command only and is not synced. A link is replaced, not followed, because an
-    untrusted work tree may contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
+    """Write a file atomically, also in pieces; `private` restricts access to the owner. A file not `durable` is for
+    this command only, so it is not synced. A link is replaced, not followed, because an untrusted work tree may
+    contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
     """
     target = Path(path)
     if is_stream_or_directory(target):
@@ -241,7 +237,7 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
         return
     write_file_atomically(target, content, PRIVATE if private else 0o666, durable=durable)
     if private:
-        target.chmod(PRIVATE)
+        target.chmod(PRIVATE)  # an older file may be readable by others
 
 
 def remove_older_output(path: str) -> None:
@@ -252,7 +248,7 @@ def remove_older_output(path: str) -> None:
 
 
 def explain_unwritable_file(path: str) -> str:
-    """Explain why a file cannot be written, or return "" if it probably can."""
+    """Return why a file cannot be written; "" if it probably can."""
     target = Path(path)
     folder = target.parent
     if target.is_dir():
@@ -265,8 +261,8 @@ def explain_unwritable_file(path: str) -> str:
 
 
 def is_stream_or_directory(path: Path) -> bool:
-    """Return whether a path is written as a stream, or is a directory. /dev/stdout and /dev/fd/63 are system
-    links and may lead to a file; /dev/shm has regular files.
+    """Return whether a path is to be opened as it is: a pipe, a device, a directory or a system link such as
+    /dev/stdout, possibly to a file. False for files, other links and missing paths; /dev/shm has regular files.
     """
     if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
         return True

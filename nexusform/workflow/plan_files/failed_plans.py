@@ -32,7 +32,7 @@ UNFINISHED: Final = "The command that writes this file ended before the plan was
 
 
 def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics: Sequence[Diagnostic]) -> Plan:
-    """Build the plan of a failed run, without state."""
+    """Build the plan of a run failed before planning: its options and errors, without changes."""
     return Plan(
         mode=options.mode,
         diagnostics=tuple(diagnostics),
@@ -50,20 +50,19 @@ def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics
 def save_failed_plan(
     plan: Plan, path: str, context: CommandContext, sources: Mapping[str, SourceFile]
 ) -> list[Diagnostic]:
-    """Write the plan of a failed run, encrypted if configured; the prepared file stays after an encryption error."""
+    """Write the plan of a failed run, encrypted if configured; an encryption error leaves `path` as it is."""
     document = plan_file.write_plan_file(plan, {name: source.text for name, source in sources.items()})
     if sources:
         configuration, _ = load_project_configuration(context)
         document, problems = encrypt_plan(document, configuration, context)
         if has_errors(problems):
             return problems
-    # On failure, delete the older one.
     try:
         write_output(path, document, private=True)
     except OSError as problem:
         error = build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')
         with suppress(OSError):
-            remove_older_output(path)
+            remove_older_output(path)  # so apply cannot use an older plan
         return [error]
     return []
 
@@ -72,7 +71,7 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
     """Replace an older plan with a failed one at the start of a run; return errors for unsuitable paths."""
     if reason := explain_unwritable_file(path):
         return [build_error("plan-save-failed", reason)]
-    if is_stream_or_directory(Path(path)) or not os.path.lexists(path):
+    if is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan
         return []
     if not is_replaceable(path, context):
         return [build_file_rejection(path)]
@@ -81,7 +80,7 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
 
 
 def is_replaceable(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> bool:
-    """Return whether a plan may replace a path: not a regular file, an empty file, or a plan (by `first_member`)."""
+    """Return whether a plan may be written to a path: anything but an unreadable or non-empty file of another kind."""
     target = Path(path)
     if target.is_symlink() or is_stream_or_directory(target) or not target.exists():
         return True
@@ -90,8 +89,8 @@ def is_replaceable(path: str, context: CommandContext, first_member: str = plan_
     except OSError:
         return False
     member = plan_file.read_member_at(content, 0)
-    is_own_plan = member is not None and member[0] == first_member
-    return not content or is_own_plan or read_encryption_purpose(content) == PLAN
+    is_plain_plan = member is not None and member[0] == first_member
+    return not content or is_plain_plan or read_encryption_purpose(content) == PLAN
 
 
 def build_file_rejection(path: str) -> Diagnostic:
@@ -103,7 +102,7 @@ def build_file_rejection(path: str) -> Diagnostic:
 
 
 def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
-    """Return an error for the saved plan of a failed run."""
+    """Return an error for the saved plan of a failed run, with its first error; [] for a complete plan."""
     if not saved.plan.errored:
         return []
     errors = select_errors(saved.plan.diagnostics)

@@ -53,6 +53,7 @@ from nexusform.workflow.runs.run import Run, build_base_request, build_plan_requ
 
 RESCUE: Final = "errored.nfstate"
 _SENSITIVE_VALUE: Final = "(sensitive value)"
+_MAX_LISTED: Final = 5  # wrong predictions in one message
 
 
 class PlanApplyOptions(Struct, frozen=True):
@@ -86,7 +87,7 @@ class ApplyOutcome(Struct, frozen=True):
 
     @property
     def is_waiting_for_site(self) -> bool:
-        """Whether the remaining steps need changes on the site, and nothing failed or was skipped."""
+        """Whether the remaining steps are changes to be made on the site by people, and nothing failed."""
         return (
             not self.applied.problem
             and not has_errors(self.diagnostics)
@@ -95,8 +96,8 @@ class ApplyOutcome(Struct, frozen=True):
 
 
 def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyOptions) -> ApplyOutcome:
-    """Apply a plan based on the run's state."""
-    identity_problems = run.check_identities(plan.providers) if plan.steps else []
+    """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
+    identity_problems = run.check_identities(plan.providers) if plan.steps else []  # no step needs no provider
     if has_errors(identity_problems):
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(identity_problems))
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
@@ -104,17 +105,16 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
     recorder = ApplyRecorder(run.project.backend, run.stored.state)
     first_records = build_opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
-    if len(first_records) == 1 and not plan.steps and not plan.has_changes:
+    if len(first_records) == 1 and not plan.steps and not plan.has_changes:  # only ApplyStart
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_rewrite_with_current_encryption(run)))
-    # Build the journal records of the plan during its execution.
-    plan_records: list[PlanPart] = []
+    plan_records: list[PlanPart] = []  # the plan in pieces, for `apply -resume`
     if plan.steps:
-        snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
-        document = plan_file.write_plan_file(record_evaluation(plan, run.project), snapshot)
-        steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
-        begun = next(record for record in first_records if isinstance(record, ApplyStart))
-        plan_records = build_plan_parts(document, steps, options.plan_digest, begun.lineage, begun.serial)
+        configuration_texts = {name: source.text for name, source in run.project.configuration.files.items()}
+        document = plan_file.write_plan_file(record_evaluation(plan, run.project), configuration_texts)
+        step_count = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)  # a gate only waits for others
+        start = next(record for record in first_records if isinstance(record, ApplyStart))
+        plan_records = build_plan_parts(document, step_count, options.plan_digest, start.lineage, start.serial)
     # Write the plan first: a truncated journal must not mark it as applied.
     for record in (*plan_records, *first_records):
         recorder.add_record(record)
@@ -126,7 +126,7 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
 def apply_remaining_steps(
     run: Run, remaining_steps: RemainingSteps, listener: StepListener, options: PlanApplyOptions
 ) -> ApplyOutcome:
-    """Apply the remaining steps of an earlier apply as planned."""
+    """Apply the remaining steps of an earlier apply as planned (`apply -resume`)."""
     recorder = ApplyRecorder(run.project.backend, run.stored.state, run.stored.remaining)
     state = run.stored.state
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
@@ -137,13 +137,14 @@ def apply_remaining_steps(
         )
     # An interrupted run verified none of its predictions.
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
-    unverified: list[Step] = []
+    unverified: list[Step] = []  # steps done by it
     if remaining_steps.was_interrupted:
         unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
 
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
+    """Build the warning about an unfinished apply replaced by this plan."""
     target_note = "; -target and -exclude skipped the rest" if plan.targets or plan.excludes else ""
     step_text = format_count(remaining.remaining_steps, "step") if remaining.remaining_steps else "no step"
     return build_warning(
@@ -161,7 +162,7 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, compute dependent results, verify predictions (also of `unverified` steps), save the state."""
+    """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state."""
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
@@ -176,18 +177,21 @@ def _execute_plan(
         clock=run.clock,
         listener=listener,
         options=ExecutionOptions(
-            options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people, write_only
+            parallelism=options.parallelism,
+            fail_fast=options.fail_fast,
+            should_stop=options.is_stopping,
+            waits_for_user=options.waits_for_people,
+            write_only=write_only,
         ),
     )
-    wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
-    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
+    wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
+    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # another machine allowed by the rules
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
-    checks = tuple(_build_check_record(check) for check in results.checks)
-    recorder.add_record(ApplyEnd(results.outputs, checks))
-    problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
-    problems += list(chain.from_iterable(map(_build_step_warnings, applied.end_events)))
+    recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
+    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_build_unfinished_error(applied)]
+    problems += chain.from_iterable(map(_build_step_warnings, applied.end_events))
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -198,7 +202,7 @@ def _execute_plan(
         imported=sum(1 for change in plan.changes if change.importing),
         sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
         wrong_outputs=tuple(map(_build_wrong_prediction, results.changed_outputs)),
-        wrong_certain_predictions=wrong_predictions,
+        wrong_certain_predictions=wrong_certain,
         provider_names=tuple(sorted(name.split(".")[0] for name in involved_providers)),
     )
 
@@ -206,19 +210,19 @@ def _execute_plan(
 def _verify_predictions(
     run: Run, plan: Plan, recorder: ApplyRecorder, applied: ApplyResult, unverified: Sequence[Step]
 ) -> tuple[str, ...]:
-    """Record the verified predictions of the plan with the sites; return certain ones that are wrong."""
+    """Compare predictions with the sites and record the results. Return the certain ones with another result."""
     state = recorder.get_state()
-    done_addresses = list_completed_objects(applied.end_events, plan, unverified) | list_delegated_objects(
+    verified_addresses = list_completed_objects(applied.end_events, plan, unverified) | list_delegated_objects(
         applied.end_events
     )
-    verification = verify_predictions(plan, done_addresses, state, run.project.registries.resource_types)
+    verification = verify_predictions(plan, verified_addresses, state, run.project.registries.resource_types)
     for record in build_journal_records(verification, state):
         recorder.add_record(record)
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
 
 
 def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
-    """Build warnings about a completed step: it stopped as predicted, or its results could not be read."""
+    """Yield warnings about a step: it stopped as predicted, or its result could not be verified."""
     if end.message:
         yield build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
     if end.not_verified:
@@ -226,7 +230,7 @@ def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
 
 
 def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnostic]:
-    """Build a warning about wrong certain predictions."""
+    """Build a warning about wrong predictions with the certainty `certain`; [] without any."""
     if not wrong_predictions:
         return []
     return [
@@ -239,14 +243,11 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
     ]
 
 
-_MAX_LISTED: Final = 5
-
-
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
-    """Build an error for an apply with steps not done."""
+    """Build a diagnostic about steps not done; [] if all were. Steps left to people are only a warning."""
     counts = Counter(end.outcome for end in applied.end_events)
     manual_count = sum(end.is_delegated for end in applied.end_events)
-    if manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]:
+    if manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]:  # only these
         return [_build_manual_diagnostic(manual_count, counts[StepOutcome.SKIPPED])]
     if counts[StepOutcome.WAITING]:
         return [_build_waiting_steps_error(counts)]
@@ -269,7 +270,7 @@ def _format_skipped_steps(count: int) -> str:
 
 
 def _build_waiting_steps_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic:
-    """Build the error for an apply with waiting steps. The waiting steps themselves have no errors."""
+    """Build the error for waiting steps, with the failed and skipped ones. `apply -resume` continues them."""
     waiting, failed = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED]
     other_text = f", {format_count(failed, 'step')} failed" if failed else ""
     other_text += _format_skipped_steps(counts[StepOutcome.SKIPPED])
@@ -281,8 +282,8 @@ def _build_waiting_steps_error(counts: Mapping[StepOutcome | None, int]) -> Diag
 
 
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
-    """Build the warning for steps to be done manually; repeating them earlier has no effect. Steps behind them
-    make it an error: a caller must not take the apply for complete.
+    """Build the warning for `count` steps to be done manually; an error if steps behind them were `skipped`, since a
+    caller must not take the apply for complete.
     """
     changes = select_word_form(count, "this change", "these changes")
     detail = (
@@ -297,24 +298,26 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
-    """Compute the outputs and conditions to record; unchanged after a failure, since objects may be unfinished."""
+    """Compute outputs and check results to record. After a failure keep them, since objects may be unfinished."""
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
-    wrong_addresses = {
-        re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", miss.address)
-        for miss in (*applied.wrong_predictions, *applied.ties)
+    wrong_addresses = {  # of resources: without the keys of instances
+        re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", prediction.address)
+        for prediction in (*applied.wrong_predictions, *applied.ties)
     }
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
 
 
 def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
+    """Build the record of a wrong output; sensitive values are hidden."""
     is_hidden = output.planned.sensitive or output.actual.sensitive
     values = (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
     return WrongPrediction("output", (output.name,), *values)
 
 
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
+    """Build the record of a check for the state document, in Terraform's format of check results."""
     return {
         "address": {"kind": check.kind, "to_display": check.address},
         "status": check.status,
@@ -333,11 +336,11 @@ def _build_journal_error(message: str) -> Diagnostic:
 
 
 def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:
-    """Flush and compact, or write a local file if the backend fails; remaining steps stay in the journal."""
+    """Write the state and keep journal records of remaining steps; if the backend fails, write a local file."""
     document = state_codec.encode_state(state)
     try:
         recorder.flush()
-        remaining = None if complete else recorder.get_unfinished_apply()
+        remaining = None if complete else recorder.get_unfinished_apply()  # for `apply -resume`
         preserved = [
             journal.encode_journal_record(record)
             for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
@@ -345,7 +348,7 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
         run.project.backend.write_merged_state(document, preserved)
     except BackendProblem as problem:
         if not recorder.has_written:
-            # No step starts before its intent is written, so this state must not be pushed.
+            # No step starts before its intent is written, so nothing changed and no file is needed.
             detail = f"{problem} No changes were made; the plan can still be applied."
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
@@ -353,7 +356,7 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
 
 
 def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
-    """Write the state again if it uses a fallback encryption method."""
+    """Write the state again if it is encrypted by a fallback method; return an error if it fails."""
     backend = run.project.backend
     try:
         if isinstance(backend, EncryptingBackend) and backend.is_outdated():
@@ -364,7 +367,7 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
 
 
 def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
-    """Write a state rejected by the backend to a file, by default next to the configuration."""
+    """Write a state rejected by the backend to a local file; return the error with the way to recover it."""
     context = run.project.context
     path = Path(context.rescue_path) if context.rescue_path else Path(context.directory) / RESCUE
     try:

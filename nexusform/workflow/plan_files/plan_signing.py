@@ -28,20 +28,20 @@ _MAX_NAMES: Final = 3
 
 
 def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
-    """Create a signer with the key in a file, or return an error."""
+    """Create a signer with the key in a file; None with an error. A trial signature checks the key."""
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file("The private key", key_file, "a pull request could replace it")
         return None, [build_error("plan-signing-failed", detail)]
     try:
         key = read_file(key_file, _MAX_KEY_BYTES, UNCONFINED)
-        sign_digest("", key, key_file)
+        sign_digest("", key, key_file)  # raises for an unusable key
     except (FileProblem, EncryptionProblem) as problem:
         return None, [build_error("plan-signing-failed", str(problem))]
     return Signer(key, key_file), []
 
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return an error for a plan without a sandbox, unless -confine=false was typed: a signature means trust."""
+    """Return an error for a plan made without a sandbox, unless -confine=false was typed: a signature means trust."""
     if is_confined or is_unconfined_accepted:
         return []
     detail = (
@@ -52,7 +52,7 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 
 
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed."""
+    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: -confine=false was typed."""
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
         return problems
@@ -62,11 +62,11 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
     is_confined = evaluation is not None and evaluation.confined
     if unsafe := check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
-    recorded = {file.path for file in evaluation.files} if evaluation else set()
-    names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)
-    missing = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded)
-    if missing and not is_unconfined_accepted:
-        detail = f"The record of its evaluation lacks {format_first_items(missing, _MAX_NAMES)}: the file was modified."
+    recorded_names = {file.path for file in evaluation.files} if evaluation else set()
+    names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)  # all inputs
+    absent = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded_names)
+    if absent and not is_unconfined_accepted:
+        detail = f"The record of its evaluation lacks {format_first_items(absent, _MAX_NAMES)}: the file was modified."
         return [build_error("plan-signing-failed", f"{detail} Plan again.")]
     return []
 
@@ -74,7 +74,7 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
 def sign_plan(
     path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Sign the plan in a file, and write its provenance statement. An encrypted file stays encrypted."""
+    """Sign the plan in a file, and write its statement; an encrypted file stays encrypted. Success has no errors."""
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:
         return None, problems
@@ -89,7 +89,7 @@ def sign_plan(
     if saved is None:
         return None, [*problems, *new_problems]
     new_problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
-    members = plan_file.unpack_archive(data)
+    members = plan_file.unpack_archive(data)  # not None for a plan read above
     if members is None or has_errors(new_problems):
         return None, [*problems, *new_problems]
     document = plan_file.pack_archive(plan_file.sign_members(members, signer.sign_digest))
@@ -107,15 +107,14 @@ def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diag
     try:
         write_output(path, document, private=True)
     except OSError as problem:
-        detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [build_error("plan-save-failed", detail)]
+        return [build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')]
     return []
 
 
 def verify_signature(
     signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
 ) -> list[Diagnostic]:
-    """Return errors if a plan is not signed with the key of the public half in a file."""
+    """Return an error if a plan is not signed with the private key of the public key in a file; [] if it is."""
     if is_untrusted_path(key_file, confinement):
         detail = explain_untrusted_file("The public key", key_file, "a pull request could replace it")
         return [build_error("saved-plan-not-verified", f"{detail} No changes were made.")]

@@ -49,11 +49,10 @@ class StatementContent(Struct, frozen=True):
 
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
-    """Write the statement of a signed plan beside its file."""
-    # The subjects are the file, and the plans regardless of signature and encryption.
+    """Write the statement of a signed plan beside its file, as PATH.intoto.jsonl; return an error if it fails."""
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
     commits = sorted({basis.commit for basis in content.bases if basis.commit})
-    materials = [{"uri": "git", "digest": {"sha1" if len(name) == 40 else "sha256": name}} for name in commits]
+    materials = [{"uri": "git", "digest": {"sha1" if len(commit) == 40 else "sha256": commit}} for commit in commits]
     files = sorted({(file.path, file.sha256) for evaluation in evaluations for file in evaluation.files})
     materials += [{"uri": f"file:{path}", "digest": {"sha256": digest}} for path, digest in files]
     statement = {
@@ -82,7 +81,7 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
 
 
 def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnostic]:
-    """Return an error if the statement beside a plan is forged, or about another digest. It may be missing."""
+    """Return an error if the statement beside a plan is forged or about another digest. A missing one is no error."""
     statement_path = f"{path}{_SUFFIX}"
     if not Path(statement_path).exists():
         return []
@@ -91,19 +90,19 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
         payload = base64.b64decode(str(envelope["payload"]), validate=True)
         check_statement(PAYLOAD_TYPE, payload, envelope["signatures"], read_file(key_file, _MAX_BYTES), key_file)
         subjects = [subject["digest"]["sha256"] for subject in json_codec.parse_json(payload)["subject"]]
-        reason = "" if digest in subjects else "It is about another plan"
+        rejection = "" if digest in subjects else "It is about another plan"
     except (FileProblem, EncryptionProblem) as problem:
-        reason = str(problem).removesuffix(".")
+        rejection = str(problem).removesuffix(".")
     except (json_codec.JsonProblem, binascii.Error, LookupError, TypeError, ValueError):
-        reason = "It is not an in-toto statement"
-    if not reason:
+        rejection = "It is not an in-toto statement"
+    if not rejection:
         return []
-    detail = f'The statement "{statement_path}" is rejected. {reason}. Sign the plan again. No changes were made.'
+    detail = f'The statement "{statement_path}" is rejected. {rejection}. Sign the plan again. No changes were made.'
     return [build_error("saved-plan-not-verified", detail)]
 
 
 def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mapping[str, Any]:
-    """Describe the evaluation of all plans together."""
+    """Describe the evaluation of all plans together: confined only if every one was, with all roots and sources."""
     if not evaluations:
         return {}
     names = ("origins", "programs", "environment_read")

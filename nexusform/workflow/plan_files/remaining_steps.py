@@ -31,7 +31,7 @@ class RemainingSteps(Struct, frozen=True):
 
     @property
     def step_count(self) -> int:
-        """Number of steps that call a provider or forget an object."""
+        """Number of remaining steps, without gates (these only wait for other steps)."""
         return sum(1 for step in self.plan.steps if step.kind is not StepKind.GATE)
 
     @property
@@ -45,7 +45,7 @@ class RemainingSteps(Struct, frozen=True):
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply, or None; with an error if they are outdated."""
+    """Return the remaining steps of the last apply, with an error if outdated; None without any or with errors."""
     remaining = stored.remaining
     if remaining is None:
         return None, []
@@ -62,7 +62,7 @@ def find_remaining_steps(
     state = stored.state
     # After a checkpoint the remaining steps already have the serial of the next record.
     expected_serials = (remaining.serial - 1, remaining.serial)
-    if state.lineage != remaining.lineage or state.serial not in expected_serials:
+    if state.lineage != remaining.lineage or state.serial not in expected_serials:  # the state was changed since
         state_changed_error = build_error(
             "state-changed-since-apply",
             f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
@@ -74,12 +74,13 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return the warning of a plan about an unfinished apply."""
+    """Return a warning for a new plan about an unfinished apply; errors if its plan is unreadable, else []."""
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
         return problems
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]
+    # An apply with an end and no remaining steps needs no warning.
     return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []
 
 
@@ -92,6 +93,7 @@ def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
 
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
+    """Build the warning about a killed apply; without remaining steps only its end is to be recorded."""
     pronoun = select_word_form(remaining_steps.step_count, "it", "them")
     effect = "records it"
     if remaining_steps.step_count:
@@ -103,7 +105,7 @@ def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
 
 
 def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Diagnostic]:
-    """Return an error if the configuration or variables changed, which needs an explicit -resume."""
+    """Return an error if configuration or variables changed; then only an explicit -resume continues the apply."""
     from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged  # imported on demand
 
     project = run.project
@@ -127,8 +129,8 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
 def open_remaining_steps(
     context: CommandContext,
 ) -> tuple[RemainingSteps | None, StateBackend | None, list[Diagnostic]]:
-    """Return the remaining steps in the state, and its backend for opening the project. The plan may name
-    another backend, because the state may have been migrated since.
+    """Return the remaining steps in the state (None with errors or without any), and its backend for opening the
+    project. The plan may name another backend, because the state may have been migrated since.
     """
     backend, problems, _ = find_backend(context)
     if backend is None:
@@ -149,7 +151,7 @@ def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
     if remaining is None:
         return None, []
     try:
-        run.project.backend.write_merged_state(state_codec.encode_state(run.stored.state))
+        run.project.backend.write_merged_state(state_codec.encode_state(run.stored.state))  # keeps no records
     except BackendProblem as problem:
         return None, [build_error("unwritable-state", str(problem))]
     return remaining.remaining_steps, []

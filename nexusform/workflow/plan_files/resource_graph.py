@@ -34,7 +34,7 @@ class Graph(Struct, frozen=True):
 
 
 def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool = False) -> Graph:
-    """Build the graph of the blocks, or of a saved plan's instances. `destroy` reverses the edges."""
+    """Build the graph of the blocks, or of the changes in a saved plan. `destroy` reverses the edges."""
     if plan_path:
         saved, problems = read_complete_plan(plan_path, context)
         if saved is None:
@@ -48,7 +48,7 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
 
 
 def _build_plan_graph(plan: Plan) -> Graph:
-    """Build the graph of changes and their dependencies."""
+    """Build the graph of changes. A dependency on a resource is one on all of its changed instances."""
     addresses_by_resource: dict[str, list[str]] = {}
     for change in plan.changes:
         addresses_by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
@@ -60,7 +60,7 @@ def _build_plan_graph(plan: Plan) -> Graph:
 
 
 def _build_configuration_graph(context: CommandContext) -> Graph:
-    """Build the graph of blocks and their planning dependencies."""
+    """Build the graph of the blocks and dependencies between them; drawable unless errors leave no block."""
     configuration, problems = load_project_configuration(context)
     order, new_problems = compute_planning_order(configuration, build_registries().resource_types)
     problems += new_problems
@@ -74,7 +74,7 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
 
 
 def render_dot_svg(dot: str) -> str:
-    """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError."""
+    """Render a DOT graph as SVG with graphviz, with a final newline. Raises OSError for any failure."""
     program = shutil.which("dot")
     if program is None:
         raise OSError("graphviz is not installed: the program dot is not in the PATH")

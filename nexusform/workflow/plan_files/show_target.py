@@ -41,7 +41,7 @@ class ShownContent(Struct, frozen=True):
 
 
 def find_show_target(context: CommandContext, target: str) -> ShownContent:
-    """Find the target: an existing file, else an address; "" is the whole state."""
+    """Find the contents to show: of an existing file, else of objects at an address; "" is the whole state."""
     if target and Path(target).is_file():
         return _read_file(context, target)
     pattern: AddressPattern | None = None
@@ -76,7 +76,7 @@ def _build_missing_file_error(target: str, reason: str) -> Diagnostic:
 
 
 def _read_file(context: CommandContext, path: str) -> ShownContent:
-    """Read a file: a saved plan or a state."""
+    """Read a file: a saved plan (a ZIP archive) or a state document; with errors, no contents."""
     try:
         content = read_limited_file(path, context)
     except FileProblem as problem:
@@ -84,7 +84,7 @@ def _read_file(context: CommandContext, path: str) -> ShownContent:
     content, problems = decrypt_document(content, path, context)
     if has_errors(problems):
         return ShownContent(tuple(problems))
-    if not content.startswith(b"PK"):
+    if not content.startswith(b"PK"):  # no ZIP archive
         state, problems = state_codec.decode_state(content, path, load_schemas())
         return ShownContent(tuple(problems), state=state or EMPTY)
     saved, problems = read_plan(path, context)

@@ -17,7 +17,7 @@ from nexusform.workflow.opening.project import Project
 
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
-    """Return the plan with a record of its evaluation in this process."""
+    """Return the plan with a record of its evaluation by this process: files, servers, programs and variables."""
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
     # List the files of the configuration, variables and settings, and those read by functions and data sources.
@@ -44,12 +44,13 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         programs=tuple(sorted(accesses.programs)),
         environment_read=tuple(sorted({*accesses.variables, *[name for name in names if name in context.environment]})),
     )
-    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
+    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()  # unconfined: any address
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
 
 
-def _format_relative(root: str, directory: str) -> str:
+def _format_relative(path: str, directory: str) -> str:
+    """Return a path relative to a directory, with slashes; unchanged on another drive."""
     try:
-        return os.path.relpath(root, os.path.realpath(directory)).replace(os.sep, "/")
-    except ValueError:  # another drive
-        return root
+        return os.path.relpath(path, os.path.realpath(directory)).replace(os.sep, "/")
+    except ValueError:
+        return path

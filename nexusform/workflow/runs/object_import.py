@@ -87,31 +87,30 @@ DIRECTORY: Final = "DIR"  # key in SOURCE_IMPORTERS: any exported directory
 
 
 def find_source_importer(source: str) -> SourceImporter | None:
-    """Find the importer of `-from`: a named source, else any directory; None without one."""
-    if source in SOURCE_IMPORTERS and not Path(source).is_dir():
+    """Return the importer for the value of `-from`: a named source, else any directory; None without one."""
+    if source in SOURCE_IMPORTERS and not Path(source).is_dir():  # a directory of this name wins
         return SOURCE_IMPORTERS[source]
     return SOURCE_IMPORTERS.get(DIRECTORY)
 
 
 def write_new_file(path: str, text: str) -> list[Diagnostic]:
-    """Write a file that must not exist."""
+    """Write a new file; return an error if it exists or cannot be written."""
     try:
         with os.fdopen(create_file(path, 0o666), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
-        detail = f'"{path}" cannot be written: {problem.strerror}.'
-        return [build_error("unwritable-generated-configuration", detail)]
+        return [build_error("unwritable-generated-configuration", f'"{path}" cannot be written: {problem.strerror}.')]
     return []
 
 
 def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool) -> ImportBlocksResult:
-    """Find the objects of import blocks at their providers; `generate` adds missing blocks without module and key."""
+    """Find the objects of import blocks at their providers. `generate` renders missing blocks of the root module."""
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
     blocks: list[str] = []
-    numbers = request.state.last_creation
+    last_number = request.state.last_creation
     for target in targets:
-        can_generate = not target.address.module and target.address.key is None
+        can_generate = not target.address.module and target.address.key is None  # one block of the root module
         if target.block is None and not (generate and can_generate):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
@@ -119,14 +118,14 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         if found_object is None:
             continue
         if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
-            numbers += 1
-            found_object = replace(found_object, creation=numbers)
+            last_number += 1
+            found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
             is_observed = found_object.provider != DEFAULT_PROVIDER
-            names = [name for name, attribute in schema.attributes.items() if attribute.observed and is_observed]
-            attributes = {**found_object.attributes, **dict.fromkeys(names)}
+            facts = [name for name, attribute in schema.attributes.items() if attribute.observed and is_observed]
+            attributes = {**found_object.attributes, **dict.fromkeys(facts)}  # None is not rendered
             blocks.append(render_resource_block(target.address, schema, attributes))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
@@ -139,17 +138,17 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Add the missing attributes that only nexusform computes from VMs, such as the capacity of a cluster."""
+    """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity."""
     vm_objects = [SiteObject(address, attributes, 0) for address, attributes in objects.items()]
-    context = build_site_layout(vm_objects, registries)
+    layout = build_site_layout(vm_objects, registries)
     complete = {address: dict(attributes) for address, attributes in objects.items()}
-    for kind, vm_object in context.objects:
+    for kind, vm_object in layout.objects:
         if kind.vms is None:
             continue
         schema, values = kind.schema.attributes, complete[vm_object.address]
-        arguments = {n: v for n, v in values.items() if n not in schema or schema[n].is_configurable}
+        arguments = {n: v for n, v in values.items() if n not in schema or schema[n].is_configurable}  # with blocks
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
-        computed = kind.vms.build_computed_attributes(arguments, context.context, placed, unplaced)
+        computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
         for name, value in computed.items():
             if values.get(name) is None:
                 values[name] = value
@@ -159,7 +158,7 @@ def add_computed_attributes(
 def find_imported_object(
     target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider], problems: list[Diagnostic]
 ) -> ObjectState | None:
-    """Find the object of an import block at its provider, or add a problem."""
+    """Find the object of an import block at its provider; None with a new entry in `problems`."""
     kind = request.registries.resource_types.get(target.address.type)
     if kind is None:
         suggestion = suggest_name(target.address.type, request.registries.resource_types)
@@ -203,7 +202,7 @@ def find_imported_object(
 def _evaluate_arguments(
     target: ImportTarget, request: PlanRequest, kind: ResourceType, problems: list[Diagnostic]
 ) -> Mapping[str, Any] | None:
-    """Evaluate the arguments of the block to import into; None with problems if they are not known."""
+    """Evaluate the arguments of the block to import into; None with new `problems` if they are not known."""
     block, address = target.block, target.address
     if block is None or address.module or address.key is not None:
         detail = f"{address} must be a block of the root module without count and for_each."
@@ -225,15 +224,14 @@ def _evaluate_arguments(
 
 
 def check_generated_path(path: str) -> Diagnostic | None:
-    """Return an error if the configuration cannot be written to a path."""
+    """Return an error if the file for generated configuration already exists."""
     if os.path.lexists(path):
-        detail = f'"{path}" already exists. Choose another file.'
-        return build_error("generated-file-exists", detail)
+        return build_error("generated-file-exists", f'"{path}" already exists. Choose another file.')
     return None
 
 
 def add_generated_configuration(project: Project, path: str, text: str) -> tuple[Project | None, list[Diagnostic]]:
-    """Write the generated configuration to its file and return the project with it."""
+    """Write the generated configuration to a file, and return the project with it; None with errors."""
     problems = write_new_file(path, text)
     if problems:
         return None, problems
@@ -245,7 +243,7 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
             "from the directory of the root module. Move the file there before the next plan."
         )
         problems.append(build_warning("generated-configuration-exists", detail))
-        extra_sources = (SourceFile(path, text),)
+        extra_sources = (SourceFile(path, text),)  # loaded now, though not from its place
     configuration, new_problems = load_project_configuration(project.context, extra_sources)
     problems += [p for p in new_problems if p not in problems]
     if has_errors(problems):
@@ -261,8 +259,8 @@ def render_resource_block(
     references: Mapping[ValuePath, str] = NO_REFERENCES,
     provider: str = "",
 ) -> str:
-    """Render a resource block that describes an existing object. Null and default arguments are omitted, and
-    observed facts; arguments in `references` (by path) are written as these expressions.
+    """Render a resource block for an existing object, without null and default arguments. Arguments in `references`
+    (by path) are written as these expressions. With `provider`, observed facts are omitted, too.
     """
     if provider:
         observed = {name for name, attribute in schema.attributes.items() if attribute.observed}
@@ -285,10 +283,9 @@ def _build_body(
     references: Mapping[ValuePath, str],
     path: ValuePath = (),
 ) -> dict[str, Any]:
-    """Build a body for the hcl2 package: arguments, then nested blocks by label. `mark` is the key that
-    distinguishes a block from a map; `path` is that of the body.
+    """Build a body for the hcl2 package: arguments, then nested blocks by label. `mark` is the key of the package by
+    which a block differs from a map; `path` locates the body in the resource.
     """
-    # Build the relevant arguments, with those in `references` as references.
     arguments = {
         name: references.get((*path, name)) or _build_hcl2_expression(attributes[name])
         for name, attribute in schema.attributes.items()
@@ -300,9 +297,9 @@ def _build_body(
         if not value:
             continue
         bodies: list[dict[str, Any]] = []
-        for index, (label, part) in enumerate(_list_blocks(block.nesting, name, value, attributes)):
-            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))
-            body = _build_body(block.schema, part, mark, references, (*path, name, *step))
+        for index, (label, block_attributes) in enumerate(_list_blocks(block.nesting, name, value, attributes)):
+            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))  # in the path
+            body = _build_body(block.schema, block_attributes, mark, references, (*path, name, *step))
             bodies.append({_quote_text(label): body} if label else body)
         document[name] = bodies
     return document
@@ -311,7 +308,7 @@ def _build_body(
 def _list_blocks(
     nesting: Nesting, name: str, value: Any, attributes: Mapping[str, Any]
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the blocks of one name with their labels ("": none) in source order."""
+    """Return the blocks of one name with their labels in source order; the label is "" for single blocks and lists."""
     if nesting is Nesting.SINGLE:
         return [("", value)]
     if nesting is Nesting.LIST:
@@ -321,14 +318,14 @@ def _list_blocks(
 
 
 def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
-    # a configured location would be a pin
+    """Return whether an argument is written: it is configurable and not null, and required or not the default."""
     if not attribute.is_configurable or value is None or attribute.predicted:
-        return False
+        return False  # predicted: a configured location would pin the VM
     return attribute.required or value != attribute.default
 
 
 def _build_hcl2_expression(value: Any) -> Any:
-    """Convert plain data for the hcl2 package, with quoted and escaped texts."""
+    """Convert plain data for the hcl2 package: texts are quoted, and fractions become floats."""
     if isinstance(value, str):
         return _quote_text(value)
     if isinstance(value, Mapping):
@@ -348,13 +345,12 @@ def _quote_text(text: str) -> str:
 def resolve_import_address(
     project: Project, text: str
 ) -> tuple[ResourceBlock | None, Address | None, list[Diagnostic]]:
-    """Return the block and the address of `import ADDR ID`; the block must exist."""
+    """Return the block and address of `import ADDR ID`; None for both with an error."""
     try:
         address = parse_address(text)
     except AddressProblem as problem:
         return None, None, [build_error("invalid-address", str(problem))]
-    # The blocks of managed resources of all modules by address.
-    blocks: dict[str, ResourceBlock] = {}
+    blocks: dict[str, ResourceBlock] = {}  # of managed resources of all modules, by address
     for module in iterate_modules(project.configuration.root):
         managed = [block for block in module.resources.values() if block.mode == "managed"]
         blocks.update({str(block.address): block for block in managed})
@@ -393,7 +389,7 @@ def import_object(
     problems: list[Diagnostic] = []
     found_object = find_imported_object(target, request, providers, problems)
     if found_object is None:
-        return [replace(p, subject=None, block="") for p in problems]
+        return [replace(p, subject=None, block="") for p in problems]  # there is no import block
     if not found_object.creation:  # as in find_imports
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(

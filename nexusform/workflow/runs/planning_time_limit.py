@@ -20,7 +20,7 @@ _MAX_WAITS: Final = 8  # number of waits for code of nexusform, because exceptio
 
 @contextmanager
 def limit_time(seconds: int) -> Iterator[None]:
-    """Raise DiagnosticsError inside the block after the seconds, by a signal or a watching thread."""
+    """Raise DiagnosticsError inside the block after the seconds: by a signal, or off the main thread by a thread."""
     failure = DiagnosticsError(
         build_error(
             "time-budget",
@@ -36,14 +36,14 @@ def limit_time(seconds: int) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in the main thread from the handler of a repeated timer signal."""
-    waits = _MAX_WAITS
+    """Raise the failure in the main thread from a timer signal, repeatedly until the block ends."""
+    remaining_waits = _MAX_WAITS
 
     def handle_signal(_number: int, frame: FrameType | None) -> None:
-        nonlocal waits
-        if waits and not _is_own_code(frame):
-            waits -= 1
-            return
+        nonlocal remaining_waits
+        if remaining_waits and not _is_own_code(frame):
+            remaining_waits -= 1
+            return  # a finaliser would swallow the exception
         raise failure
 
     old_handler = signal.signal(signal.SIGALRM, handle_signal)
@@ -71,11 +71,11 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
     def watch_time() -> None:
         nonlocal was_raised
-        wait, waits = float(seconds), _MAX_WAITS
+        wait, remaining_waits = float(seconds), _MAX_WAITS
         while not end_event.wait(wait):
             wait = _REPEAT_SECONDS
-            if waits and not _is_own_code(sys._current_frames().get(planning_thread)):  # noqa: SLF001 - there is no other
-                waits -= 1
+            if remaining_waits and not _is_own_code(sys._current_frames().get(planning_thread)):  # noqa: SLF001 - there is no other
+                remaining_waits -= 1
                 continue
             with raise_lock:
                 if not end_event.is_set():
@@ -87,14 +87,14 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
         yield
     finally:
         while not end_event.is_set():
-            with suppress(TimeLimitExceeded):  # an exception raised at the end of the block is ignored
+            with suppress(TimeLimitExceeded):  # the block ended in time, just before its exception
                 end_event.set()
         with raise_lock:
             if was_raised:
-                with suppress(_PlaceholderError):
+                with suppress(_PlaceholderError):  # it replaces an exception still pending
                     _raise_in_thread(planning_thread, _PlaceholderError)
                     while True:
-                        pass
+                        pass  # until it is raised
 
 
 class _PlaceholderError(BaseException):
@@ -109,5 +109,5 @@ def _raise_in_thread(thread: int, kind: type[BaseException]) -> None:
 
 
 def _is_own_code(frame: FrameType | None) -> bool:
-    """Return whether the frame is code of nexusform and not of a library or finaliser."""
+    """Return whether the frame is code of nexusform, and not of a library or finaliser; False without a frame."""
     return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("nexusform.")

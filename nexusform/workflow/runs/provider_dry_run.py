@@ -38,13 +38,13 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the errors that providers predict for their changes. `errors` are those outside of the plan."""
+    """Return the errors predicted by providers and servers for changes. `errors` are those outside of the plan."""
     find_flaw = create_validation_check(result, request.configuration, errors)
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
         if not isinstance(provider, ChangeValidatingProvider):
             continue
-        if isinstance(provider, DryRunProvider):
+        if isinstance(provider, DryRunProvider):  # it reports flawed changes as skipped
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
             changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
@@ -62,7 +62,7 @@ def validate_changes_at_providers(
 def build_skipped_checks_diagnostics(
     result: PlanResult, providers: Mapping[str, Provider], reason: str
 ) -> list[Diagnostic]:
-    """Return the diagnostics of providers without server query; `reason` is a clause, no full stop."""
+    """Return the diagnostics of providers about their skipped dry run; `reason` is a clause without a full stop."""
     diagnostics: list[Diagnostic] = []
     for name, provider in providers.items():
         if isinstance(provider, DryRunProvider):
@@ -73,28 +73,29 @@ def build_skipped_checks_diagnostics(
 
 
 def _select_changes(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS) -> list[Change]:
+    """Return the changes of a provider with one of the actions, without deletions by default."""
     return [change for change in result.plan.changes if change.provider == provider and change.action in actions]
 
 
 def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
-    """Yield the problems of changes at their source locations."""
-    for number, problem in problems:
-        change = changes[number]
+    """Yield the problems (each with an index of `changes`) at the source of their change."""
+    for index, problem in problems:
+        change = changes[index]
         address = str(change.address) if problem.id == REJECTED_CHANGE else ""
         details = {"block": change.block, "brief": problem.brief, "address": address}
         yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
 
 
 def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
-    """Return the verdicts of providers on the validated plan."""
+    """Return the summaries of providers about their dry run, without empty ones."""
     texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunProvider))
     return tuple(filter(None, texts))
 
 
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
-    """Build the request of a change for its provider; a `flaw` is the reason to skip it, "" without one."""
+    """Build the request of a change for its provider; `flaw` is the reason to skip it, "" if it is valid."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # the others create
     private_note = change.private or {}
     write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(
@@ -116,8 +117,8 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function that returns why a change cannot be validated, or "": it has an error, depends on a
-    block with an error, or some error has unknown consequences.
+    """Create a function to explain why a change cannot be validated ("": it can). Reasons are an error in its block,
+    in a dependency, or anywhere with unknown consequences.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
@@ -127,17 +128,16 @@ def create_validation_check(
         str(item.address.config_address) for item in result.plan.changes
     }
     blocks_with_errors: set[str] = set()
-    for item in errors:
-        # The resource and data blocks of a diagnostic: all at its location.
-        subject = item.subject
+    for error in errors:
+        subject = error.subject
         blocks_at_location = {str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)}
         try:
-            address = str(parse_address(item.address).config_address) if item.address else ""
+            address = str(parse_address(error.address).config_address) if error.address else ""
         except AddressProblem:  # the address of a module
             address = ""
         addresses = blocks_at_location | ({address} & known_addresses)
-        if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
-            reason = f"the plan has an error ({item.summary})"
+        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # of no resource: it may affect all
+            reason = f"the plan has an error ({error.summary})"
             return lambda _change: reason
         blocks_with_errors |= addresses
     dependencies: dict[str, list[str]] = {}
@@ -147,6 +147,7 @@ def create_validation_check(
 
 
 def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:
+    """Return why a change cannot be validated: an error in its block or a (transitive) dependency; "" for neither."""
     address = str(change.address.config_address)
     if address in blocks_with_errors:
         return "it has an error"
@@ -156,5 +157,5 @@ def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequ
     return ""
 
 
-def _is_within(part: Span, block_span: Span) -> bool:
-    return part.filename == block_span.filename and block_span.start <= part.start < block_span.end
+def _is_within(span: Span, block_span: Span) -> bool:
+    return span.filename == block_span.filename and block_span.start <= span.start < block_span.end

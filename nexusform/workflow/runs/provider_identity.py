@@ -22,7 +22,7 @@ Records = Mapping[str, Mapping[str, Any]]  # by name of the provider: `identity`
 
 
 class IdentityCheck(Struct):
-    """Result of a check: observed and confirmed identities, and diagnostics; `unconfirmed` providers have none."""
+    """Result of a check: identities by provider, `observed` and `confirmed`, and providers without confirmation."""
 
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
     confirmed: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -33,8 +33,8 @@ class IdentityCheck(Struct):
 def check_identities(
     providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str, *, connects: bool = True
 ) -> IdentityCheck:
-    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system
-    accepted instead of a recorded one. Without `connects` only settings are compared. Raises ProviderProblem.
+    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system accepted instead
+    of a recorded one. Without `connects` only settings are compared. Raises ProviderProblem.
     """
     check = IdentityCheck()
     for name, provider in sorted(providers.items()):
@@ -56,30 +56,31 @@ def _check_and_record_provider_identity(
     recorded: Mapping[str, Any],
     accepted: str,
 ) -> None:
+    """Compare the identity of one provider, and record the result in `check`. Raises ProviderProblem."""
     objects = [current.attributes for _, current in list_objects(state, name)]
     try:
         observed = provider.read_identity(recorded, objects)
     except ProviderProblem:
         if objects:
-            raise
-        return  # nothing is known about it yet
-    if not observed:
+            raise  # its objects must not be changed through an unknown system
+        return  # it has no objects in the state yet
+    if not observed:  # the provider cannot tell
         return
     entry = {"identity": dict(observed)}
     check.observed[name] = entry
     comparison = provider.compare_identity(recorded, observed)
-    if comparison.difference and accepted not in comparison.accepted_by:
+    if comparison.difference and accepted not in comparison.accepted_by:  # by -allow-other-hub
         check.diagnostics.append(_build_different_system_error(name, comparison.difference, comparison.accepted_by))
-    elif comparison.is_known or not objects:
+    elif comparison.is_known or not objects:  # the same system, a new one or one accepted by flag
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
-    else:
+    else:  # perhaps another system, so objects missing there may still exist
         provider.keep_missing_objects()
         check.unconfirmed[name] = provider
         check.diagnostics.append(_build_identity_not_checked_warning(name, comparison.obstacle))
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed identity with the recorded parts not read now."""
+    """Return the observed identity, completed by recorded parts if they were not readable now."""
     parts: dict[str, Any] = {}
     for name, value in observed.items():
         if isinstance(value, Mapping):
@@ -115,7 +116,7 @@ def _build_not_compared_warning(name: str) -> Diagnostic:
 
 
 def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:
-    """Return a state after an apply with identities readable since then, of a new namespace."""
+    """Return the state after an apply with identities unreadable before it, such as of a new namespace."""
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
@@ -130,7 +131,7 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
 
 
 def iterate_system_descriptions(providers: Mapping[str, Provider], records: Records) -> Iterator[str]:
-    """Yield a title of each identified system of a plan."""
+    """Yield a title of each system behind a provider, if it has one."""
     for name, record in sorted(records.items()):
         provider = providers.get(name)
         if isinstance(provider, IdentifiedProvider) and (title := provider.describe_identity(record["identity"])):

@@ -127,8 +127,8 @@ class Run(Struct):
         return not has_errors(self.diagnostics)
 
     def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
-        """Compare the systems behind the providers with the recorded ones, once; return errors and warnings.
-        `recorded` are those of a saved plan. Without `connects` only settings are compared.
+        """Compare the systems behind the providers with the recorded ones; return errors and warnings, [] if already
+        compared. `recorded` are those of a saved plan. Without `connects` only settings are compared.
         """
         if self.identities is not None or not any(hasattr(p, "read_identity") for p in self.providers.values()):
             return []
@@ -139,9 +139,9 @@ class Run(Struct):
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
         except ProviderProblem as problem:
-            self.unreachable = str(problem) if problem.is_unreachable else ""
+            self.unreachable = str(problem) if problem.is_unreachable else ""  # the caller may plan from the state
             return [build_error("refresh-failed", str(problem))]
-        if connects:
+        if connects:  # settings alone do not identify a system
             self.identities = check
             self._record_identities(check.confirmed)
         return check.diagnostics
@@ -155,7 +155,7 @@ class Run(Struct):
             )
 
     def _record_confirmed_identities(self) -> None:
-        """Record the identity of systems with all recorded objects."""
+        """Record the identity of unconfirmed systems if all recorded objects were found there by the refresh."""
         check = self.identities
         if check is None:
             return
@@ -164,7 +164,7 @@ class Run(Struct):
                 self._record_identities({name: check.observed[name]})
 
     def plan(self, options: PlanOptions) -> PlanResult:
-        """Plan against the stored state, within the time limit."""
+        """Plan against the stored state, within the time limit; exceeding it gives a failed plan."""
         limits = self.project.configuration.settings.limits
         try:
             with _limit_planning_time(self.project.context.get_planning_seconds(limits)), pause_garbage_collection():
@@ -178,19 +178,19 @@ class Run(Struct):
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
-            if self.unreachable and options.refresh and options.allows_state_only:
+            if self.unreachable and options.refresh and options.allows_state_only:  # instead of an error
                 return self._plan_from_state(options)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         # Import first: objects are then read without the parts imported from them.
-        imported, problems = self._find_imports(self.build_request(options), options)
-        if has_errors(problems):
-            return self.build_failed_plan(options, problems)
-        diagnostics += problems
+        imported, import_problems = self._find_imports(self.build_request(options), options)
+        if has_errors(import_problems):
+            return self.build_failed_plan(options, import_problems)
+        diagnostics += import_problems
         request = self.build_request(options)
         if options.refresh and (
             request.state.instances or any(provider.observes_objects for provider in self.providers.values())
-        ):
+        ):  # otherwise there is nothing to read
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
@@ -201,9 +201,9 @@ class Run(Struct):
             self._record_confirmed_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
-            answer_count = self._count_server_answers()
+            earlier_count = self._count_server_answers()
             result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > answer_count)
+        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > earlier_count)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
@@ -219,23 +219,23 @@ class Run(Struct):
         return self._complete_plan(result, diagnostics)
 
     def _count_server_answers(self) -> int:
-        """Return the number of answers of servers to data sources."""
+        """Return the number of responses of servers to data sources so far."""
         return len(self.project.servers.answers) if self.project.servers is not None else 0
 
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
-        """Compare the systems behind the providers after a plan with -refresh=false: as far as possible without a
-        connection, unless a data source has read a server.
+        """Compare the systems behind the providers after a plan with -refresh=false: with the server if a data source
+        has just connected to one (`is_connected`), else by settings only.
         """
-        if options.refresh or not options.dry_run_skip_reason or self.unreachable:
+        if options.refresh or not options.dry_run_skip_reason or self.unreachable:  # compared before, or not expected
             return []
         diagnostics = self.check_identities() if is_connected else []
         if self.unreachable or not is_connected:
-            self.unreachable = ""
+            self.unreachable = ""  # no error here: -refresh=false needs no server
             return self.check_identities(connects=False)
         return diagnostics
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
-        """Plan from the state alone, with a warning: nothing was read or validated."""
+        """Plan from the state alone, since a system is unreachable. Add a warning; nothing is validated."""
         reason = "the plan is made from the state"
         result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
@@ -250,7 +250,7 @@ class Run(Struct):
     def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
-        """Return the plan with the results of the server-side dry run."""
+        """Return the plan with the verdicts of the server-side dry run, and its errors (or those of skipping it)."""
         has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
         if not options.refresh:
             if not has_validator or not options.dry_run_skip_reason:
@@ -267,12 +267,13 @@ class Run(Struct):
         return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
     def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
-        """Build a plan without changes that keeps all objects of the state."""
+        """Build a plan with these errors and no changes; it keeps all objects of the state."""
         from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
 
         return build_unchanged_plan(self.build_request(options), problems)
 
     def _check_state_consistency(self) -> list[Diagnostic]:
+        """Return the errors of contradictory objects in the state; an empty state has none."""
         if not self.stored.state.instances:
             return []
         from nexusform.planning.verification.state_consistency import check_consistency
@@ -280,17 +281,16 @@ class Run(Struct):
         return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
-        """Add further diagnostics, lint findings and the capacity of the sites to the result."""
+        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites."""
         if further_diagnostics:
             errored = result.plan.errored or has_errors(further_diagnostics)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             if not result.plan.errored:
                 errors = select_errors(further_diagnostics)
-                is_complete = all(item.id == "field-conflict" and item.address for item in errors)
-                plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if is_complete else ())
+                all_rejected = all(item.id == "field-conflict" and item.address for item in errors)  # no other errors
+                plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if all_rejected else ())
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
-            # Add the lint findings to the diagnostics of the plan; none for a failed plan.
             findings: list[Diagnostic] = []
             if not result.plan.errored and any(map(_is_linted, result.objects.values())):
                 from nexusform.workflow.opening.linting import lint_plan
@@ -303,7 +303,7 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the inputs of a saved plan, without reads and without samples for its confidence."""
+        """Plan again with the recorded inputs of a saved plan, without reads. Sample only for sampled verdicts."""
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)
@@ -319,7 +319,7 @@ class Run(Struct):
             self.build_request(options), refreshed_objects=dict(saved_plan.refreshed_objects), imports=imports
         )
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
-        # Objects read by providers are passed on with their capture times.
+        # Captures are read by providers, so they are taken from the saved plan.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
         inventories = (*plan.inventories, *captures)
         return replace(
@@ -331,13 +331,13 @@ class Run(Struct):
         )
 
     def _has_imports(self, options: PlanOptions) -> bool:
-        """Return whether import blocks are planned."""
+        """Return whether the plan has import blocks; only normal plans import."""
         return options.mode is Mode.NORMAL and bool(self.project.configuration.root.imports)
 
     def _find_imports(
         self, request: PlanRequest, options: PlanOptions
     ) -> tuple[Mapping[Address, ImportedObject], list[Diagnostic]]:
-        """Find the objects of import blocks; generated configuration becomes part of the project."""
+        """Find the objects of import blocks. The configuration generated for them becomes part of the project."""
         path = options.generate_config_out
         if not path and not self._has_imports(options):
             return {}, []
@@ -351,16 +351,16 @@ class Run(Struct):
         if rejection is not None:
             return {}, [rejection]
         if not self._has_imports(options):
-            return {}, []
+            return {}, []  # the path was valid, but there is nothing to generate
         imports = find_imports(request, self.providers, generate=bool(path))
         if imports.generated_configuration and not has_errors(imports.diagnostics):
             project, problems = add_generated_configuration(self.project, path, imports.generated_configuration)
             imports.diagnostics += problems
-            self.project = project or self.project
+            self.project = project or self.project  # unchanged after errors
         return imports.objects, imports.diagnostics
 
     def build_request(self, options: PlanOptions) -> PlanRequest:
-        """Build the request for the planner."""
+        """Build the request for the planner from the project, the state and the options."""
         request = build_base_request(self.project, self.stored)
         query = partial(_query_unreachable, request.query) if self.unreachable and request.query else request.query
         return replace(
@@ -384,7 +384,7 @@ class Run(Struct):
 
 
 def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
-    """Query a server; a failure is a warning, since the plan starts from the state."""
+    """Query a server. Its failure becomes a warning, since the plan starts from the state."""
     try:
         return query(question)
     except ExternalQueryProblem as failure:
@@ -397,7 +397,7 @@ def _is_linted(vms: VmObject) -> bool:
 
 
 def get_plan_options(plan: Plan) -> PlanOptions:
-    """Return the options of a plan for re-planning."""
+    """Return the options to make a saved plan again."""
     return PlanOptions(
         mode=plan.mode,
         targets=plan.targets,
@@ -410,11 +410,11 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 
 
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
-    """Build the import of a change as found. For an object in the state (`recorded`, with a changed provider)
-    other data is kept, and the private note of the new provider is in the change.
+    """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
+    its other data is kept, and the private note of the new provider (in the change) is merged.
     """
-    attributes, number = change.before or {}, change.prior_creation
-    imported_object = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
+    attributes, creation_number = change.before or {}, change.prior_creation
+    imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)
     current = get_current_object(recorded)
     if current is not None:
         private = {**current.note, **(change.private or {})} or None
@@ -424,7 +424,7 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
 
 
 def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> PlanRequest:
-    """Build the request of a plan again."""
+    """Build the request of a saved plan again, on this state."""
     return replace(
         build_base_request(project, stored),
         mode=plan.mode,
@@ -436,7 +436,7 @@ def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> Pla
 
 
 def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
-    """Build the plan request of a project without options."""
+    """Build the plan request of a project and its state, without the options of a plan."""
     return PlanRequest(
         configuration=project.configuration,
         variables=project.variables,
@@ -478,7 +478,7 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, recover from an interrupted run (`records_recovery`), and create the providers."""
+    """Lock and read the state, create providers, and recover from an interrupted run; `records_recovery` writes it."""
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
@@ -488,7 +488,7 @@ def begin_run(
 
 
 def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack) -> None:
-    """Acquire the lock of the state, and release it at the end."""
+    """Acquire the lock of the state, and release it when `exit_stack` closes; problems go to the run's diagnostics."""
     project = run.project
     run.lock, problems = acquire_lock(
         project.backend,
@@ -506,7 +506,7 @@ def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_sta
 
 
 def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
-    """Read the state, create the providers, and resolve an interrupted run."""
+    """Read the state, create the providers, and resolve an interrupted run. Errors go to the run and end this early."""
     with log_duration("info", "state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)
     run.diagnostics += problems
@@ -521,7 +521,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
     except BackendProblem as problem:
         run.diagnostics.append(build_error("unwritable-state", str(problem)))
         return
-    if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):
+    if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):  # a new state
         run.diagnostics += _check_local_state(run.project.backend)
     providers, problems = create_providers(build_base_request(run.project, stored), run.project.context, exit_stack)
     run.diagnostics += problems
@@ -529,12 +529,12 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
         return
     run.providers = providers
     run.stored = stored
-    if not stored.has_journal:
+    if not stored.has_journal:  # no interrupted run
         return
     run.diagnostics += run.check_identities()
     if not run.is_ready:
         return
-    stored = run.stored
+    stored = run.stored  # with identities
     from nexusform.workflow.opening.interrupted_apply import recover_interrupted_apply
 
     write = records_recovery and run.lock is not None
@@ -544,7 +544,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
 
 
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
-    """Return a warning for a new local state in automation, because it would be lost with the machine."""
+    """Return a warning for a new local state in automation: it is lost with the machine. [] for shared backends."""
     inner_backend = backend.inner if isinstance(backend, EncryptingBackend) else backend
     if not is_local_state(inner_backend):
         return []

@@ -42,26 +42,26 @@ class CheckedPlan(Struct, frozen=True):
 
 
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
-    """Check whether a saved plan may be applied to the current state. Re-planning must give the same plan. If inputs of
-    the plan changed, or with `replan`, providers are read again; otherwise the same inputs are used and every part must
-    match. `is_verified`: its signature was verified, so a plan not reproducible here is accepted with a warning.
+    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. Re-planning
+    must give the same plan. If inputs of the plan changed, or with `replan`, providers are read again and the visible
+    changes must be equal; else the same inputs are used and every part must match. `is_verified`: its signature was
+    verified, so it need not be reproducible here.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
         return CheckedPlan(None, (rejection,))
-    warnings = _check_configuration(run, saved)
-    warnings += run.check_identities(saved.plan.providers)
-    if has_errors(warnings):
-        return CheckedPlan(None, tuple(warnings))
+    diagnostics = _check_configuration(run, saved)
+    diagnostics += run.check_identities(saved.plan.providers)
+    if has_errors(diagnostics):
+        return CheckedPlan(None, tuple(diagnostics))
     verdict = _compare_plan(run, saved, replan=replan, is_verified=is_verified)
-    return replace(verdict, diagnostics=(*warnings, *verdict.diagnostics))
+    return replace(verdict, diagnostics=(*diagnostics, *verdict.diagnostics))
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Check a plan. If serial or inputs changed, or with `replan`, a new plan must have the same changes."""
+    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match."""
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
-        # Accept a plan of an older serial if re-planning gives the same changes.
         if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
             return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
         new_plan = run.plan(get_plan_options(plan)).plan
@@ -81,20 +81,20 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     differences = _describe_differences(plan, new_plan)
     if differences:
         return CheckedPlan(None, (_build_different_plan_error(changed_inputs, differences),))
-    if changed_inputs:
+    if changed_inputs:  # their values are in the new plan only
         return CheckedPlan(new_plan, tuple(map(_build_changed_input_warning, changed_inputs)))
     return _compare_with_new_plan(run, saved, is_verified=is_verified)
 
 
 def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> CheckedPlan:
-    """Accept the plan if planning with the same inputs gives the same plan."""
+    """Accept the plan if planning with its recorded inputs gives the same; if impossible, a verified one."""
     plan, reason = saved.plan, _explain_not_reproducible(run, saved)
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
             compared_plans = [plan, new_plan]
             if not has_sampled_verdicts(plan):
-                compared_plans = [remove_confidence(plan), remove_confidence(new_plan)]
+                compared_plans = [remove_confidence(plan), remove_confidence(new_plan)]  # of samples, not drawn again
             differing_parts = list_different_parts(*compared_plans)
             if differing_parts:
                 return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
@@ -102,15 +102,14 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
         first_error = select_errors(new_plan.diagnostics)[0]
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
-            # The original planning with the same inputs succeeded.
-            return _reject_plan(reason)
+            return _reject_plan(reason)  # the original planning with the same inputs succeeded
     if is_verified:
         return CheckedPlan(plan, (_build_unverified_warning(reason),))
     return CheckedPlan(None, (_build_unreproducible_error(reason),))
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
-    """Explain why a plan cannot be reproduced, or return ""."""
+    """Return why planning again may differ: another version or changed files of functions; "" if it may not."""
     plan = saved.plan
     if plan.nexusform_version != nexusform.__version__:
         return f"nexusform {plan.nexusform_version} created it."
@@ -119,7 +118,7 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
-    """Return whether the plan's configuration is here and all of its external inputs are readable."""
+    """Return whether all files read by the plan are readable here, and it read no state of another configuration."""
     project = run.project
     if plan.basis.states:
         return False
@@ -128,6 +127,7 @@ def _has_all_inputs(run: Run, plan: Plan) -> bool:
 
 
 def _is_readable(path: str, files: Files) -> bool:
+    """Return whether a file can be read within the confinement."""
     try:
         files.read(path)
     except FileProblem:
@@ -152,6 +152,7 @@ def _build_unreproducible_error(reason: str) -> Diagnostic:
 
 
 def _reject_plan(problem: str) -> CheckedPlan:
+    """Reject a plan differing from its inputs: its file was modified."""
     rejection = build_error(
         "saved-plan-contents-mismatch",
         f"{problem} A plan follows from its configuration and the state, so this file was modified. Plan "
@@ -161,7 +162,7 @@ def _reject_plan(problem: str) -> CheckedPlan:
 
 
 def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
-    """Return an error if a saved plan cannot be applied to the current state."""
+    """Return an error for a plan over its limits, of another workspace or state, or already applied; otherwise None."""
     plan, state = saved.plan, run.stored.state
     limits = list_broken_limits(plan)
     if limits:
@@ -195,21 +196,21 @@ def _format_lineage(lineage: str) -> str:
 
 
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
-    """Return the differences that a reviewer would see in a new plan, or ""."""
+    """Return the differences of a new plan visible to a reviewer, or its first error; "" if it looks the same."""
     if new_plan.errored:
         first_error = select_errors(new_plan.diagnostics)[0]
-        address = _INSTANCE_KEY.sub("[...]", first_error.address)
+        address = _INSTANCE_KEY.sub("[...]", first_error.address)  # a key may be secret here
         return f"it fails ({first_error.summary}{', ' if address else ''}{address})."
     names = list_visible_differences(plan, new_plan)
     known_keys = set(_INSTANCE_KEY.findall(" ".join(str(change.address) for change in plan.changes)))
-    shown = [name for name in names if known_keys.issuperset(_INSTANCE_KEY.findall(name))]
-    if len(shown) < len(names):  # a key may hold a value of this machine, unseen by the reviewer
-        shown.append(f"{format_count(len(names) - len(shown), 'object')} with new instance keys")
-    return f"{format_first_items(shown, _MAX_NAMES)}." if names else ""
+    shown_names = [name for name in names if known_keys.issuperset(_INSTANCE_KEY.findall(name))]
+    if len(shown_names) < len(names):  # a key may hold a value of this machine, unseen by the reviewer
+        shown_names.append(f"{format_count(len(names) - len(shown_names), 'object')} with new instance keys")
+    return f"{format_first_items(shown_names, _MAX_NAMES)}." if names else ""
 
 
 def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
-    """Return an error if a sandboxed run cannot check the inputs of the plan for changes."""
+    """Return an error if a sandboxed run cannot read all inputs of the plan to check them; otherwise None."""
     context = run.project.context
     if not context.confinement.root:
         return None
@@ -236,14 +237,14 @@ def _is_path_admitted(confinement: Confinement, path: str) -> bool:
 
 
 def _read_remote_states(run: Run) -> Mapping[str, str]:
-    """Read the readable states of other configurations: lineage and serial by address of the data block."""
+    """Read the states of other configurations: lineage and serial of the readable ones by address of data block."""
     evaluation = build_state_evaluation(build_base_request(run.project, run.stored))
     read_all_data(run.project.configuration, evaluation)
     return evaluation.settings.reads.states
 
 
 def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
-    """List the changed inputs of the plan: the state of that serial, inventories, other states."""
+    """List the changed inputs of the plan: its state (same serial, other content), inventories, other states."""
     plan, changed_inputs = saved.plan, []
     if plan.prior_digest != run.stored.digest:
         changed_inputs.append(f"the state under serial {plan.serial}")
@@ -252,14 +253,14 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     ]
     if plan.basis.states:
         current_states = _read_remote_states(run)
-        # An unreadable state counts as unchanged.
+        # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed run.
         changed_states = [name for name, state in plan.basis.states.items() if current_states.get(name, state) != state]
         changed_inputs += [f"the state that {name} reads" for name in changed_states]
     return changed_inputs
 
 
 def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
-    """List the files with changed content; missing files do not count."""
+    """List the files with another digest now; unreadable files do not count."""
     changed_files: list[str] = []
     for path, digest in digests.items():
         try:
@@ -272,7 +273,7 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if the directory's configuration differs from the reviewed one."""
+    """Return a warning if the configuration of the directory differs from the plan's; [] without configuration."""
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []
@@ -307,6 +308,7 @@ def _build_changed_input_warning(name: str) -> Diagnostic:
 
 
 def _build_different_plan_error(changed_inputs: Sequence[str], differences: str) -> Diagnostic:
+    """Build the error for a new plan with other changes; `changed_inputs` may explain it."""
     reason = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan" if changed_inputs else "Planning"
     return build_error(
         "saved-plan-outdated",
@@ -315,6 +317,7 @@ def _build_different_plan_error(changed_inputs: Sequence[str], differences: str)
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:
+    """Build the error for a plan of another serial of the state."""
     return build_error(
         "stale-saved-plan",
         f"The plan is for serial {plan.serial} of the state, which now has serial "

@@ -55,7 +55,7 @@ class StateLock(Struct):
     id: str
 
     def release(self) -> list[Diagnostic]:
-        """Release the lock."""
+        """Release the lock; return an error if it fails."""
         try:
             self.backend.unlock(self.id)
         except BackendProblem as problem:
@@ -66,7 +66,7 @@ class StateLock(Struct):
 def build_lock_info(
     operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str], info: str = ""
 ) -> LockInfo:
-    """Build the description of this process for others that wait for the lock."""
+    """Build the description of this process, shown to others waiting for the lock."""
     host = os.uname().nodename
     return LockInfo(
         id=str(uuid.uuid4()),
@@ -92,8 +92,8 @@ def acquire_lock(
     on_wait: Callable[[str], None],
     remedy: str = "break its lock with `nexusform force-unlock ID`",
 ) -> tuple[StateLock | None, list[Diagnostic]]:
-    """Acquire the lock within the timeout; None if locking is off or another run holds it. `on_wait` is
-    called once after a short wait. `remedy` is the advice for a lock of a dead process.
+    """Acquire the lock within the timeout. None without an error if locking is off, with one if another run holds it.
+    `on_wait` is called once after a short wait. `remedy` is the advice for a lock of a dead process.
     """
     if not locking.enabled:
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
@@ -112,18 +112,18 @@ def acquire_lock(
                 holder = conflict.holder
                 holder_text = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
                 on_wait(f"Acquiring state lock. This may take a few moments...{holder_text}")
-            clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
+            clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))  # not beyond the timeout
             pause = min(pause * 2, _MAX_PAUSE)
             continue
         except BackendProblem as problem:
             return None, [build_error("state-lock-error", str(problem))]
         log_event("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
-        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]
+        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]  # of a dead process
         return StateLock(backend, info.id), takeover_warnings
 
 
 def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return the holder of the lock of the selected workspace, or None."""
+    """Return the holder of the lock of the selected workspace; None if it is free, or with errors."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return None, problems, sources
@@ -134,7 +134,7 @@ def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Dia
 
 
 def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Break the lock with this id; return a diagnostic if there is no such lock."""
+    """Break the lock with this id; return an error if there is none with it."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return problems, sources
@@ -146,7 +146,7 @@ def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic],
 
 
 def describe_lock_holder(holder: LockInfo) -> str:
-    """Return the lines that describe the holder of a lock."""
+    """Return lines about the holder of a lock, without empty facts."""
     rows = {
         "ID": holder.id,
         "Path": holder.path,
@@ -163,6 +163,7 @@ def describe_lock_holder(holder: LockInfo) -> str:
 
 
 def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> Diagnostic:
+    """Build the error for a lock held by another process. `remedy` contains the placeholder ID."""
     holder_text = ""
     if holder:
         holder_text = f"\n\nLock Info:\n{describe_lock_holder(holder)}"
@@ -183,7 +184,7 @@ def _get_user_name() -> str:
 
 
 def _find_job_link(environment: Mapping[str, str]) -> str:
-    """Return the link to the CI job from the environment, or ""."""
+    """Return the link to the CI job from the environment; "" outside of known CI systems."""
     run_id = environment.get("GITHUB_RUN_ID")
     if run_id:
         server = environment.get("GITHUB_SERVER_URL", "https://github.com")

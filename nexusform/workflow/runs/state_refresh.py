@@ -24,13 +24,15 @@ from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_objects
 
-Refreshed = dict[Address, ObjectState | None]
+PROVIDER_CHANGED: Final = "provider-of-objects-changed"
+_MAX_NAMES: Final = 6
+Refreshed = dict[Address, ObjectState | None]  # None: missing at its provider
 
 
 def refresh_request(
     request: PlanRequest, providers: Mapping[str, Provider], on_read: Callable[[str, str], None]
 ) -> tuple[PlanRequest, list[Diagnostic]]:
-    """Return the request with refreshed objects, and diagnostics; `on_read` gets each. Raises ProviderProblem."""
+    """Return the request with refreshed objects and imports, and diagnostics. Raises ProviderProblem."""
     types = request.registries.resource_types
     with log_duration("info", "objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
@@ -45,7 +47,7 @@ def refresh_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Return the objects that differ from the state (None: missing). Only observing providers are read;
+    """Return the objects changed since the state was written (None: missing). Only observing providers are read;
     `on_read` is called with address and id of each object. Raises ProviderProblem.
     """
     changed_objects: Refreshed = {}
@@ -62,7 +64,7 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the different ones, None for missing. Raises ProviderProblem."""
+    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem."""
     requests: list[ReadRequest] = []
     for address, recorded in objects:
         object_id = str(recorded.attributes.get("id", ""))
@@ -86,22 +88,18 @@ def _read_objects(
                 f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
-        private = recorded.private
+        private_note = recorded.private
         if answer.note:
             merged_note = {**recorded.note, **answer.note}
-            private = {name: value for name, value in merged_note.items() if value is not None} or None
-        if answer.attributes == recorded.attributes and private == recorded.private:
-            continue
+            private_note = {name: value for name, value in merged_note.items() if value is not None} or None
+        if answer.attributes == recorded.attributes and private_note == recorded.private:
+            continue  # the usual case, decided without the costs of the next steps
         attributes = locations.update_locations(answer.attributes)
         if attributes != recorded.attributes:
             attributes = compare_answer(str(address), schema, recorded.attributes, attributes, ()).attributes
-        if attributes != recorded.attributes or private != recorded.private:
-            changed_objects[address] = replace(recorded, attributes=attributes, private=private)
+        if attributes != recorded.attributes or private_note != recorded.private:
+            changed_objects[address] = replace(recorded, attributes=attributes, private=private_note)
     return changed_objects
-
-
-PROVIDER_CHANGED: Final = "provider-of-objects-changed"
-_MAX_NAMES: Final = 6
 
 
 class ProviderChanges(Struct):
@@ -113,10 +111,10 @@ class ProviderChanges(Struct):
 
 
 def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
-    """Find objects moved from the recording provider to an observing one. Raises ProviderProblem."""
+    """Find simulated objects with a real provider now: it has them (`imports`) or not. Raises ProviderProblem."""
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
-        if not provider.observes_objects or not provider.sends_changes:
+        if not provider.observes_objects or not provider.sends_changes:  # no provider of a real site
             continue
         objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests = [
@@ -140,7 +138,7 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
 
 
 def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
-    """Yield the objects assigned to this provider by a block and recorded by another one."""
+    """Yield the objects assigned to this provider by a block, but recorded by the default (simulated) provider."""
     blocks = {
         (tuple(module.path), block.type, block.name): block
         for module in iterate_modules(request.configuration.root)
@@ -155,6 +153,7 @@ def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Add
 
 
 def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:
+    """Yield a warning about the imported and missing objects, if there are any."""
     sentences = []
     if changes.imports:
         sentences.append(f"Imported without changes: {format_first_items([*map(str, changes.imports)], _MAX_NAMES)}.")

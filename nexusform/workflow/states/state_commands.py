@@ -89,7 +89,7 @@ StateChange = Callable[[State], tuple[State | None, list[Diagnostic]]]
 
 
 def read_state(context: CommandContext, *, checks_objects: bool = False) -> StateReadResult:
-    """Read the state of the selected workspace with its journal; `checks_objects`: see read_stored_state."""
+    """Read the state of the selected workspace; None with errors. `checks_objects`: see read_stored_state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)
@@ -103,7 +103,7 @@ def has_been_written(state: State) -> bool:
 
 
 def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Diagnostic]]:
-    """Parse addresses as typed; return problems of invalid ones."""
+    """Parse addresses as typed; return the valid ones, and problems of the others."""
     patterns, problems = [], []
     for text in texts:
         try:
@@ -130,8 +130,8 @@ def change_state(
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
-    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply is
-    rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could not save.
+    """Lock, read, change, write with the next serial, unlock. A state with unresolved steps of an interrupted apply
+    is rejected unless `force`. `rescued` is written unchanged if it is the state this apply could not save.
     """
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
@@ -150,7 +150,7 @@ def change_state(
 def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
-    """Read the state, change it and write it; a rescued state is written unchanged."""
+    """Change the state and write it with the next serial, or write the `rescued` state unchanged; see change_state."""
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         return StateChangeResult(None, None, tuple(problems))
@@ -158,7 +158,7 @@ def _change_locked_state(
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
         names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
-        is_waiting = stored.remaining is not None and stored.remaining.has_ended
+        is_waiting = stored.remaining is not None and stored.remaining.has_ended  # not killed; its steps wait
         cause = "It waits for" if is_waiting else "It was interrupted while it changed"
         unfinished_error = build_error(
             "apply-waiting" if is_waiting else "apply-interrupted",
@@ -170,26 +170,26 @@ def _change_locked_state(
     problems += change_problems
     if new_state is None or has_errors(change_problems):
         return StateChangeResult(old_state, None, tuple(problems))
-    if new_state == old_state:
+    if new_state == old_state:  # nothing to write
         return StateChangeResult(old_state, old_state, tuple(problems))
-    serial = replace(
+    numbered_state = replace(
         new_state,
         lineage=new_state.lineage or str(uuid.uuid4()),
         serial=max(old_state.serial + 1, new_state.serial),
         nexusform_version=nexusform.__version__,
     )
-    return _write_state(backend, stored, serial, problems)
+    return _write_state(backend, stored, numbered_state, problems)
 
 
 def _write_state(
     backend: StateBackend, stored: StoredState, new_state: State, problems: Sequence[Diagnostic]
 ) -> StateChangeResult:
-    old_state = stored.state
+    """Write the new state; on failure the result has no state `after`."""
     try:
         backend.write_merged_state(state_codec.encode_state(new_state), stored.list_preserved_lines())
     except BackendProblem as problem:
-        return StateChangeResult(old_state, None, (*problems, build_error("unwritable-state", str(problem))))
-    return StateChangeResult(old_state, new_state, tuple(problems))
+        return StateChangeResult(stored.state, None, (*problems, build_error("unwritable-state", str(problem))))
+    return StateChangeResult(stored.state, new_state, tuple(problems))
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
@@ -198,23 +198,21 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
-        return False
+        return False  # not the state of this apply
     try:
         document = backend.read()
     except BackendProblem:
         return False
     initial_state = EMPTY if document is None else state_codec.decode_state(document, backend.describe())[0]
     if initial_state is None or initial_state.serial >= state.serial:
-        return False
+        return False  # the document already has the serial of the apply
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
     changed_addresses = {
         address for address, instance in state.instances.items() if initial_state.instances.get(address) != instance
     }
-    recorded_addresses = changed_addresses - open_addresses
-    return all(
-        _remove_private_note(rescued.instances.get(recorded_address))
-        == _remove_private_note(state.instances[recorded_address])
-        for recorded_address in recorded_addresses
+    return all(  # objects with an open step may differ: the journal lacks its result
+        _remove_private_note(rescued.instances.get(address)) == _remove_private_note(state.instances[address])
+        for address in changed_addresses - open_addresses
     )
 
 
@@ -228,13 +226,13 @@ def _remove_private_note(instance: InstanceState | None) -> InstanceState | None
 def create_move_change(
     source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]
 ) -> StateChange:
-    """Create the change of `state mv`; moved addresses are added to `pairs`."""
+    """Create the change of `state mv`; it adds the moved addresses (old, new) to `pairs`."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
-            matching = state_edits.plan_moves(state, source, target)
-            pairs.extend(matching)
-            return state_edits.move_instances(state, matching), []
+            moves = state_edits.plan_moves(state, source, target)
+            pairs.extend(moves)
+            return state_edits.move_instances(state, moves), []
         except DiagnosticsError as failure:
             return None, failure.diagnostics
 
@@ -253,7 +251,7 @@ def create_remove_change(
 
         if vms:
             state, problems = _drop_missing_vms(state, vms)
-            if problems or not patterns:
+            if problems or not patterns:  # an unknown VM, or only VMs were given
                 return None if problems else state, problems
         addresses = state_edits.select_instances(state, patterns)
         if not addresses:
@@ -268,7 +266,7 @@ def create_remove_change(
 
 
 def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
-    """Return the state without the records of these forgotten VMs, and an error for each unknown one."""
+    """Return the state without these forgotten VMs (still recorded at racks), and an error for each unknown one."""
     from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
 
     problems: list[Diagnostic] = []
@@ -285,10 +283,10 @@ def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -
 
 
 def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -> list[Diagnostic]:
-    """Build one warning about the VMs of removed objects, kept running and unmanaged; none without such VMs."""
+    """Return a warning about VMs of removed objects: they keep running, unmanaged. [] without such VMs."""
     types = build_registries().resource_types
     rows = []
-    total = 0
+    vm_count = 0
     for address in removed_addresses:
         kind, current = types.get(address.type), state.instances[address].current
         if kind is None or kind.vms is None or current is None:
@@ -296,14 +294,14 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
         count = len(kind.vms.list_existing_vms(current.attributes))
         if count:
             rows.append(f"{address}: {format_count(count, 'VM')}")
-            total += count
+            vm_count += count
     if not rows:
         return []
     listed_rows = format_first_lines(rows, MAX_LISTED_OBJECTS, "  ")
     return [
         build_warning(
             "forgotten-vms-keep-running",
-            f"{format_count(total, 'VM')} of these objects are forgotten, not removed. They "
+            f"{format_count(vm_count, 'VM')} of these objects are forgotten, not removed. They "
             "keep running, and plans keep their capacity reserved. A provider or an inventory can release "
             f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
@@ -311,7 +309,7 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
 
 
 def format_first_lines(lines: Sequence[str], maximum: int, bullet: str) -> str:
-    """Format the first lines, each after the bullet, and the number of further ones."""
+    """Format the first lines after a bullet, and a line with the number of the others, if any."""
     rows = [f"{bullet}{line}" for line in lines[:maximum]]
     if len(lines) > maximum:
         rows.append(f"{bullet}and {len(lines) - maximum} more")
@@ -319,7 +317,7 @@ def format_first_lines(lines: Sequence[str], maximum: int, bullet: str) -> str:
 
 
 def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
-    """Return the change that removes the taint of an instance, which is added to `named`."""
+    """Create the change of `untaint`; add its address to `named`. A missing object is an error by default."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
@@ -339,7 +337,7 @@ def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allo
 
 
 def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
-    """Create the change of `state push`. Reject another history and an older state unless forced."""
+    """Create the change of `state push` of file `name`. Reject another lineage and an older state unless forced."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         if not force:
@@ -353,7 +351,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
 
 
 def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
-    """Return an error if a state must not replace the current one."""
+    """Return an error if `pushed` must not replace the state: other lineage, older, or same serial with changes."""
     if not has_been_written(state):
         return None
     remedy = "No changes were made. To replace the current state anyway, use -force."
@@ -377,7 +375,7 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
 
 
 def verify_state(context: CommandContext, *, reads_providers: bool = True) -> StateReadResult:
-    """Return the state with its errors and violated rules (and drift); State None: the check is incomplete."""
+    """Return the state with its errors and violated rules (and drift). State None: a check was impossible."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return StateReadResult(None, tuple(problems), sources)
@@ -389,7 +387,7 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
     problems += check_missing_dependencies(stored.state)
     problems += check_missing_machines(stored.state, build_registries().resource_types)
     problems += check_state_rules(stored.state, build_registries())
-    if not reads_providers or not sources:
+    if not reads_providers or not sources:  # without configuration there are no providers
         return StateReadResult(stored.state, tuple(problems), sources)
     drift, failures, sources = _check_state_drift(context, stored)
     problems += [*drift, *failures]
@@ -399,7 +397,7 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
 def _check_state_drift(
     context: CommandContext, stored: StoredState
 ) -> tuple[list[Diagnostic], list[Diagnostic], Mapping[str, SourceFile]]:
-    """Return a warning about drift, errors of reading the providers, and the files read."""
+    """Return a warning about drift ([]: none), errors of reading the providers, and the files read."""
     opened = open_project(context)
     if opened.project is None:
         return [], list(opened.diagnostics), opened.sources
@@ -431,6 +429,7 @@ def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
 
 
 def _format_drift(drift: Drift) -> str:
+    """Format the names of changed attributes of an object."""
     if drift.after is None:
         return f"{drift.address} no longer exists"
     before, after = drift.before, drift.after

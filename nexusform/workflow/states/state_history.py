@@ -34,7 +34,7 @@ class StateHistory(Struct, frozen=True):
 
 
 def read_history(context: CommandContext) -> StateHistory:
-    """Read every version of the selected workspace's state in its backend."""
+    """Read every version of the selected workspace's state in its backend; an empty state has no current version."""
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
         return StateHistory((), tuple(diagnostics), sources)
@@ -48,10 +48,9 @@ def read_history(context: CommandContext) -> StateHistory:
 
 
 def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
-    """Return the versions before the current one, newest first, if the backend has a history."""
+    """Return the versions before the current one, newest first; with a warning if the backend keeps none."""
     if not isinstance(backend, VersionedBackend):
-        detail = f"{backend.describe()} has no version history."
-        return [], [build_warning("no-state-history", detail)]
+        return [], [build_warning("no-state-history", f"{backend.describe()} has no version history.")]
     versions: list[StateVersion] = []
     diagnostics: list[Diagnostic] = []
     try:
@@ -69,7 +68,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], li
 def create_rollback_change(
     context: CommandContext, serial: int
 ) -> tuple[StateChange | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Create the change that restores the version with this serial; None with errors."""
+    """Create the change to restore the version with this serial; None with errors. Also return the files read."""
     history = read_history(context)
     if has_errors(history.diagnostics):
         return None, list(history.diagnostics), history.sources
@@ -84,8 +83,8 @@ def create_rollback_change(
             detail = f"Serial {serial} belongs to another state (lineage {version.state.lineage})."
             return None, [build_error("no-such-version", detail)]
         # Creation numbers are never reused, regardless of the older state.
-        newest = max(current_state.last_creation, version.state.last_creation)
-        serial_now = max(current_state.serial, version.state.serial) + 1
-        return replace(version.state, serial=serial_now, last_creation=newest), []
+        last_creation = max(current_state.last_creation, version.state.last_creation)
+        new_serial = max(current_state.serial, version.state.serial) + 1
+        return replace(version.state, serial=new_serial, last_creation=last_creation), []
 
     return change, list(history.diagnostics), history.sources

@@ -50,7 +50,7 @@ class Workspaces(Struct, frozen=True):
 
 
 def list_workspaces(context: CommandContext) -> Workspaces:
-    """List the names of all workspaces, the default one first."""
+    """List the names of all workspaces, the default one first; none with errors."""
     backend, problems, sources = _find_backend(context)
     if backend is None:
         return Workspaces((), tuple(problems), sources)
@@ -62,7 +62,7 @@ def list_workspaces(context: CommandContext) -> Workspaces:
 
 
 def select_workspace(context: CommandContext, name: str, *, create: bool = False) -> Workspaces:
-    """Select a workspace for later commands; with `create`, a missing one is created."""
+    """Select a workspace for later commands; with `create`, create a missing one. NF_WORKSPACE must not override it."""
     if context.environment.get(WORKSPACE_VARIABLE):
         return Workspaces((), (_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
@@ -83,7 +83,7 @@ def create_workspace(
     state: State | None = None,
     session: StateCommandContext = DEFAULT_SESSION,
 ) -> Workspaces:
-    """Create a workspace, with a given state if any, and select it."""
+    """Create a workspace with the given `state` (None: empty), and select it."""
     if context.environment.get(WORKSPACE_VARIABLE):
         return Workspaces((), (_build_workspace_variable_override_error(),))
     existing = list_workspaces(context)
@@ -115,8 +115,8 @@ def _run_locked(
     locking: LockOptions,
     action: Callable[[StateBackend], list[Diagnostic]],
 ) -> list[Diagnostic]:
-    """Run an action on the state of a workspace under its lock, and release the lock also after a backend failure.
-    Return the problems of all three.
+    """Run an action on the state of a workspace under its lock, and release the lock even after a failure. Return the
+    problems of lock, action and release.
     """
     problems: list[Diagnostic] = []
     with ExitStack() as exit_stack:
@@ -140,7 +140,7 @@ def delete_workspace(
     force: bool = False,
     session: StateCommandContext = DEFAULT_SESSION,
 ) -> Workspaces:
-    """Delete an empty workspace, or any with `force`."""
+    """Delete an empty workspace, or any with `force`; the default and the selected one are never deleted."""
     existing = list_workspaces(context)
     if has_errors(existing.diagnostics):
         return existing
@@ -163,7 +163,7 @@ def delete_workspace(
 
 
 def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -> Diagnostic | None:
-    """Return an error if a workspace cannot be deleted."""
+    """Return an error for the default, the selected or an unknown workspace; otherwise None."""
     if name == DEFAULT_WORKSPACE:
         return build_error("undeletable-workspace", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
     if name == context.workspace:
@@ -175,7 +175,7 @@ def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -
 
 
 def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagnostic]:
-    """Return an error, or with `force` a warning, for a workspace with objects."""
+    """Return an error for a workspace with objects. With `force` it is a warning, and the state may be unreadable."""
     stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
         return [] if force else problems
@@ -196,6 +196,7 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
 
 
 def _save_selected_workspace(context: CommandContext, name: str, workspaces: Workspaces) -> Workspaces:
+    """Record the selected workspace for later commands; return `workspaces`, with an error if it fails."""
     file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
