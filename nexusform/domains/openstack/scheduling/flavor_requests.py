@@ -127,7 +127,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     devices = tuple(
         PciDeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
         for name, number in counts
-        if name in aliases
+        if name in aliases  # the first other one becomes `unknown_alias`
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
@@ -140,7 +140,7 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         devices=devices,
         dedicated_vcpus=dedicated + emulator,
         emulator_vcpus=emulator,
-        fallback_vcpus=dedicated if cpu_request.cpu_policy == DEDICATED else 0,
+        fallback_vcpus=dedicated if cpu_request.cpu_policy == DEDICATED else 0,  # none for MIXED
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )
@@ -159,7 +159,7 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest | None:
-    """Return the requested cells, one for dedicated CPUs or a page size alone, None for neither. Raises ValueError."""
+    """Return the NUMA cells (one if only CPUs or pages are requested), None if nothing is. Raises ValueError."""
     policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
     is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
@@ -190,9 +190,9 @@ def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> st
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
-    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError."""
+    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError if they conflict."""
     policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
-    if policy not in ("", _PREFER) and of_image not in ("", policy):
+    if policy not in ("", _PREFER) and of_image not in ("", policy):  # any policy of the image fits PREFER
         raise ValueError(_format_property_conflict(_THREADS))
     policy = policy or of_image
     trait = image.get(f"{TRAIT}{HYPERTHREADING}", "")
@@ -205,7 +205,7 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
 def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
     """Return the vCPUs with dedicated CPUs: all for "dedicated", those of the mask for "mixed". Raises ValueError."""
     mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
-    if bool(mask) is not (policy == MIXED):
+    if bool(mask) is not (policy == MIXED):  # one without the other
         raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
     if not mask:
         return vcpus if policy == DEDICATED else frozenset()
@@ -220,7 +220,7 @@ def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
 def _parse_numa_cells(
     flavor: Flavor, image: Mapping[str, str], nodes: int, dedicated: frozenset[int]
 ) -> tuple[CellRequest, ...]:
-    """Return the cells: of equal sizes, or with the CPUs and memory of each."""
+    """Return the NUMA cells: of equal sizes, or with the CPUs and memory set for each. Raises ValueError."""
     cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
     memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
     if not cpus and not memory:
@@ -247,7 +247,7 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
-    """Return the page size in KiB, or one of PAGE_SIZES. Raises ValueError."""
+    """Return the page size in KiB, one of PAGE_SIZES, or None if none is set. Raises ValueError."""
     size, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
     if of_image is None:
         return size
@@ -276,7 +276,7 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
             raise ValueError(_format_invalid_property(key, text))
         exclusion, first, last = match.groups()
         numbers = range(int(first), int(last or first) + 1)
-        if not numbers or numbers[-1] > _MAX_CPU:
+        if not numbers or numbers[-1] > _MAX_CPU:  # as in "3-1", or too large
             raise ValueError(_format_invalid_property(key, text))
         (excluded if exclusion else cpus).update(numbers)
     return frozenset(cpus - excluded)
@@ -327,7 +327,7 @@ _UNPREDICTED_IMAGE_PROPERTIES: Final = (
 
 
 def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties for the choice of hosts, with their current names and values."""
+    """Return architecture, hypervisor type and VM mode of an image, if set, with their current names and values."""
     named = {_LEGACY_NAMES.get(name, name): str(value) for name, value in properties.items()}
     selected = {}
     for name, canonical in _CANONICAL_VALUES.items():
@@ -347,5 +347,5 @@ def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequ
     """Return why a host with these supported instances rejects an image, or ""."""
     selected = select_host_properties(properties)
     if not selected or any(all(value in instance for value in selected.values()) for instance in supported):
-        return ""
+        return ""  # nothing is requested, or one instance has all values
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

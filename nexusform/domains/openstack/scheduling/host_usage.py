@@ -79,9 +79,9 @@ class NovaHostUsage(Struct, frozen=True):
         return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
-        """Return whether the NUMA cells of a VM fit, if it has some."""
+        """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU."""
         if request.numa is None:
-            return True
+            return True  # no limit by NUMA cells
         has_threads = any(len(core) > 1 for cell in self.cells for core in cell.siblings)
         if request.numa.needs_threads and not has_threads:
             return False
@@ -144,7 +144,7 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of the host named by the first record, with the VMs of the other records."""
+        """Return the use of the host named by the first record, with the VMs of the other records; keep it."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
@@ -162,7 +162,7 @@ class UsageTable:
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)
         for key, server in self._servers.items():
             if server.host != host.name:
-                continue
+                continue  # a VM of another host
             if f"{SERVER_RECORD}{key}" in present:
                 usage = replace(
                     usage,
@@ -170,7 +170,7 @@ class UsageTable:
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
                 )
             else:
-                usage = self._subtract_server(usage, server)
+                usage = self._subtract_server(usage, server)  # the cells and pools of the inventory include it
         for record in records[1:]:
             if record not in present:
                 usage = self._add(usage, record)
@@ -194,7 +194,7 @@ class UsageTable:
         nodes = [cell.id for cell in server.numa_cells]
         for device in request.devices:
             matching = [pool for pool in pools if pool.has_properties(device.alias.properties)]
-            matching.sort(key=lambda pool: pool.numa_node not in nodes)
+            matching.sort(key=lambda pool: pool.numa_node not in nodes)  # False, its own cells, first
             if matching:
                 pools[pools.index(matching[0])] = replace(matching[0], count=matching[0].count + device.count)
             else:

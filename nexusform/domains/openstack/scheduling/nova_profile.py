@@ -175,11 +175,11 @@ class _NovaRules(NamedTuple):
         if request.needs_host_details and not is_described:
             return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: {_HOW_TO_DESCRIBE}'
         if IMAGE not in self.enabled:
-            return ""
+            return ""  # the image has no effect
         if constraints.image not in self.images:
             kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
             if len(kinds) == 1:
-                return ""
+                return ""  # all hosts support the same images
             reason = _UNKNOWN_IMAGE
             if constraints.image:
                 reason = f'the inventory has no image "{constraints.image}" (image-ID.json).'
@@ -227,7 +227,7 @@ class _NovaRules(NamedTuple):
                 return f"trait {trait} is {value}"
         if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
             name = key.removeprefix(_SCOPED_SPEC)
-            if value.split(maxsplit=1)[:1] != [value]:
+            if value.split(maxsplit=1)[:1] != [value]:  # not one word, as ">= 2"
                 return f"{name} has an operator ({value}), and its effect is not predicted"
             texts = (metadata.get(name, "") for metadata in host.aggregates.values())
             values = chain.from_iterable(map(split_list, texts))
@@ -244,7 +244,7 @@ _HOW_TO_DESCRIBE: Final = (
 
 
 def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
-    """Build the filter of Placement's allocation candidates. The capacity of a host is given as one cell."""
+    """Build the filter of Placement's allocation candidates. The capacity has one cell per host: index 0."""
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:

@@ -129,7 +129,7 @@ def fit_numa_cells(
     the next one begins with the cells as the one before left them.
     """
     if len(cells) < len(request.cells):
-        return None
+        return None  # each cell of the VM needs its own host cell
     ordered = _sort_host_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
     guests = request.build_guest_cells()
     for _ in range(attempts):
@@ -153,9 +153,9 @@ def _fit_guest_cells(
         for position, (cell, guest) in enumerate(zip(candidates, guests, strict=True)):
             pair = (cell.id, guest.id)
             if pair in unfit:
-                break
+                break  # try the next candidates
             if pair not in fit:
-                if not _fit_cell(cell, guest, request, ratios, 0 if position else request.emulator_cpus):
+                if not _fit_cell(cell, guest, request, ratios, request.emulator_cpus if position == 0 else 0):
                     unfit.add(pair)
                     break
                 fit.add(pair)
@@ -169,10 +169,10 @@ def _fit_guest_cells(
 def _sort_host_cells(
     cells: Sequence[HostCell], request: NumaRequest, devices_by_cell: Mapping[int | None, int], *, has_devices: bool
 ) -> Sequence[HostCell]:
-    """Sort the host cells if the VM needs fewer: most free memory, then CPUs, then PCI devices only if needed."""
+    """Sort the host cells, if the VM needs fewer: by PCI devices (most first only if `has_devices`), CPUs, memory."""
     if len(cells) == len(request.cells):
-        return cells
-    ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)
+        return cells  # like Nova: all are used anyway
+    ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)  # later sorts keep the order of ties
     if request.is_pinned:
         ordered.sort(key=lambda cell: len(cell.free_cpus), reverse=True)
     else:
@@ -182,14 +182,14 @@ def _sort_host_cells(
 
 
 def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int) -> bool:
-    """Return whether a guest cell fits on a host cell, and set its page size and its CPUs."""
+    """Return whether a guest cell fits on a host cell. Set its page size, and if it is pinned its CPUs and its id."""
     shared_vcpus = guest.vcpus - guest.dedicated_vcpus
     if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
         return False
     if request.is_pinned:
         selected_cpus = _select_dedicated_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
         if selected_cpus is None:
-            return False
+            return False  # too few free dedicated CPUs
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
         guest.pins, guest.emulator_pins = selected_cpus
         guest.id = cell.id
@@ -202,12 +202,12 @@ def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: Ho
 
 
 def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> bool:
-    """Return whether the cell has the memory of a guest cell, and set the size of its pages if it requests some."""
+    """Return whether the cell has the memory of a guest cell. If it requests a page size, set the first size to fit."""
     pages = {item.size_kib: item for item in cell.pages}
     sizes = sorted(pages, reverse=True)  # the last one is the smallest
     if guest.page_size:
         by_request = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
-        for size in by_request.get(guest.page_size, [guest.page_size]):
+        for size in by_request.get(guest.page_size, [guest.page_size]):  # else a size in KiB
             if size in pages and pages[size].can_fit(guest.memory_mib, is_free=True):
                 guest.page_size = size
                 return True
@@ -244,20 +244,20 @@ def _select_dedicated_cpus(
         )
     else:
         if thread_policy == REQUIRE:
-            by_threads.pop(1, None)
+            by_threads.pop(1, None)  # at least two threads of a core
         for threads, full_cores in by_threads.items():
             pins = _select_core_threads(full_cores, threads, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
             if pins is not None and len(emulator) == emulator_cpus:
                 break
-        if thread_policy != REQUIRE and not pins:
+        if thread_policy != REQUIRE and not pins:  # no layout by cores: take any free CPUs
             pins = _select_core_threads([{cpu} for cpu in chain.from_iterable(map(sorted, cores))], 1, count)
             emulator = _pick_emulator_cpus(cores, pins, emulator_cpus)
     return None if pins is None or len(emulator) < emulator_cpus else (pins, emulator)
 
 
 def _pick_emulator_cpus(cores: Iterable[frozenset[int]], pins: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
-    """Return free CPUs for emulator threads, none without dedicated vCPUs."""
+    """Return up to `count` free CPUs beside `pins` for emulator threads, () without `pins`."""
     return tuple(chain.from_iterable(sorted(core.difference(pins)) for core in cores))[:count] if pins else ()
 
 
@@ -273,7 +273,7 @@ def update_host_cells(
     """Return the host cells with the guest cells of a VM added (`sign` 1) or removed (`sign` -1)."""
     changed = {cell.id: cell for cell in cells}
     for guest in guests:
-        if guest.id in changed:
+        if guest.id in changed:  # other cells are ignored
             changed[guest.id] = _update_host_cell(changed[guest.id], guest, thread_policy, sign)
     return tuple(changed.values())
 
@@ -287,7 +287,7 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
             pages[index] = replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
     pins = frozenset((*guest.pins, *guest.emulator_pins))
     if thread_policy == ISOLATE:
-        pins = pins.union(*(core for core in cell.siblings if core & pins))
+        pins = pins.union(*(core for core in cell.siblings if core & pins))  # no other VM on the same cores
     return replace(
         cell,
         pages=tuple(pages),

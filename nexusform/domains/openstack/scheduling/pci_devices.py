@@ -66,7 +66,7 @@ def allocate_pci_devices(
     sockets: Mapping[int, int | None] = MappingProxyType({}),
 ) -> list[DevicePool] | None:
     """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
-    the VM; `sockets` has the socket of each host cell.
+    the VM; `sockets` has the socket of each host cell. As in Nova, special devices serve only requests for them.
     """
     remaining = list(pools)
     for request in requests:
@@ -79,32 +79,32 @@ def allocate_pci_devices(
                 selected = [pool for pool in selected if pool.properties.get(name) != value]
         if _count_free_devices(selected) < request.count:
             return None
-        missing = request.count
+        unallocated = request.count
         for pool in selected:
-            allocated = min(missing, pool.count)
+            allocated = min(unallocated, pool.count)
             index = remaining.index(pool)
             if pool.count > allocated:
                 remaining[index] = replace(pool, count=pool.count - allocated)
             else:
-                del remaining[index]
-            missing -= allocated
+                del remaining[index]  # no device is left
+            unallocated -= allocated
     return remaining
 
 
 def _select_near_pools(
     pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
-    """Return the pools near these cells, as far as the policy requires or prefers them."""
+    """Return the pools usable with these host cells under the NUMA policy of the request, near ones first."""
     near = _select_pools_of_cells(pools, cells)
     if request.numa_policy == REQUIRED or _count_free_devices(near) >= request.count:
-        return near
+        return near  # perhaps too few; the caller checks it
     if request.numa_policy == SOCKET:
         if None in sockets.values():
-            return []
+            return []  # unknown sockets: no device is near
         near_sockets = {sockets.get(cell) for cell in cells}
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return _select_pools_of_cells(pools, near_cells)
-    near = _select_pools_of_cells(pools, (*cells, None))
+    near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell
     if request.numa_policy == LEGACY or _count_free_devices(near) >= request.count:
         return near
     return sorted(pools, key=lambda pool: pool.numa_node not in (*cells, None))

@@ -76,7 +76,7 @@ class GrantResponse(Struct, frozen=True):
 
 
 def list_planned_grants(plan: Plan) -> PlannedGrants:
-    """Return the operations of a plan."""
+    """Return the lifecycle operations of VNFs in a plan; none, with the errors as reason, if the plan failed."""
     if plan.errored:
         errors = [problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR]
         return PlannedGrants((), "The plan failed: " + " ".join(errors))
@@ -102,14 +102,14 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
 
 
 def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]) -> GrantResponse:
-    """Decide on a request. The same operation gets the same answer again."""
+    """Decide on a request: grant it if the plan has it, else reject it. A granted operation gets its answer again."""
     problem = _find_format_problem(request)
     if problem:
         return build_problem_details_response(INVALID, "Invalid grant request", problem)
     occurrence_id, instance_id = request["vnfLcmOpOccId"], request["vnfInstanceId"]
     for record in records:
         if record.occurrence_id == occurrence_id:
-            return GrantResponse(CREATED, record.answer)
+            return GrantResponse(CREATED, record.answer)  # no new record
     if planned.reason:
         return build_problem_details_response(FORBIDDEN, "Not granted", planned.reason)
     grant, reason = _find_planned_grant(request, planned.grants, records)
@@ -141,7 +141,7 @@ def _find_format_problem(request: Any) -> str:
 
 
 def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
-    """Yield the id and VDU of each compute resource."""
+    """Yield the id and VDU ("" if unknown) of each compute resource in the list `name` of a request."""
     for row in request.get(name, []):
         if row.get("type") == "COMPUTE":
             yield row["id"], str(row.get("resourceTemplateId") or row.get("vduId") or "")
@@ -150,7 +150,7 @@ def _list_requested_vdus(request: Mapping[str, Any], name: str) -> Iterator[tupl
 def _find_planned_grant(
     request: Mapping[str, Any], grants: Sequence[PlannedGrant], records: Sequence[GrantRecord]
 ) -> tuple[PlannedGrant | None, str]:
-    """Return the planned operation of a request, or why there is none."""
+    """Return the planned operation of a request and "", or None and the reason."""
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
     latest = {(record.address, record.number): record for record in records}
@@ -238,7 +238,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])
     attributes = change.after or change.before or {}
-    if operation == _TERMINATE or not has_known_documents(attributes):
+    if operation == _TERMINATE or not has_known_documents(attributes):  # one operation, without levels
         yield _build_operation(operation, added, removed)
         return
     vnf = read_documents(attributes).vnf
@@ -257,7 +257,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
             removed[vdu] = [*filterfalse(added_names.__contains__, removed_names)]
     steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
     changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
-    for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):
+    for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):  # scale in first
         start = levels.get(aspect.name, 0)
         end = start + steps[aspect.name]
         counts = {step.vdu: abs(step.sum_increments(end) - step.sum_increments(start)) for step in aspect.steps}
@@ -307,7 +307,7 @@ def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[st
 
 
 def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Remove names from a pool by VDU, and return them."""
+    """Remove the first names of each VDU from a pool, as many as `counts` has, and return them."""
     taken = {}
     for vdu, count in counts.items():
         names = pool.get(vdu, [])
