@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
 from typing import Final
 
+from msgspec.structs import replace
+
 from nexusform.domains.pods.scheduling.cluster_records import AlignedRequests, Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import node_affinity, node_usage, taints
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
@@ -99,8 +101,9 @@ class NodeNumaCells:
 
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
+        specs = (pod, replace(pod, is_terminating=False))  # a terminating pod was admitted before
         for _ in pod.aligned_requests:
-            position = next((position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None)
+            position = next((position for position, (spec, _) in enumerate(self._allocations) if spec in specs), None)
             if position is not None:  # else nothing is recorded for this spec
                 _, share = self._allocations.pop(position)
                 self._change_free_capacity(share, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
@@ -16,7 +17,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Requests,
     Workload,
 )
-from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
+from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, compute_cells
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.kubernetes.matching import Taint
@@ -172,3 +173,12 @@ def test_missing_label_or_resource_is_named() -> None:
         "2 Insufficient intel.com/sriov. No node has the resource intel.com/sriov."
     )
     assert predict_reason(requests=Requests(cpu=9000)) == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_end_of_a_terminating_pod_frees_its_cells() -> None:
+    cells = NodeNumaCells(build_node_with_two_cells())
+    spec = PodSpec(aligned_requests=(((GPU, 1),),))
+    assert [cells.allocate(spec), cells.allocate(spec)] == ["", ""]
+    assert cells.allocate(spec) != ""
+    cells.release(replace(spec, is_terminating=True))
+    assert cells.allocate(spec) == ""
