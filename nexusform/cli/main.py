@@ -206,6 +206,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
             )
         return 1
     except OSError as problem:
+        if _is_current_directory_deleted():
+            _print_to_stderr("Error: the current directory was deleted. Change to another one, or use -chdir=DIR.")
+            return 1
         if problem.errno not in _WRITE_ERRORS:
             return _report_internal_error(problem)
         # A full disk (`nexusform plan > FILE`).
@@ -218,6 +221,13 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except Exception as bug:  # noqa: BLE001 - the only handler that turns a bug into a message
         return _report_internal_error(bug)
     return code
+
+
+def _is_current_directory_deleted() -> bool:
+    try:
+        return not Path.cwd().exists()
+    except FileNotFoundError:
+        return True
 
 
 def _run_command(arguments: Sequence[str]) -> int:

@@ -374,3 +374,15 @@ def test_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[
     _, few, _ = run_command(capsys, "untaint", "-help")
     assert "Options:" in few
     assert "Examples:" not in few
+
+
+def test_deleted_current_directory_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deleted = tmp_path / "deleted"
+    deleted.mkdir()
+    monkeypatch.chdir(deleted)
+    deleted.rmdir()
+    assert run_command_line(["plan", "-report=json:x.json"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said == "Error: the current directory was deleted. Change to another one, or use -chdir=DIR."
