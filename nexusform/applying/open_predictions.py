@@ -96,12 +96,12 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
-    """Yield rows of predictions with common values for all their VMs."""
+    """Yield the rows of a pool: VMs on one rack with the same flags (machine, count) and figures of the count."""
     by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
     for item in predictions:
         certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
         _, _, count_tied = certainty.tied
-        key = (item.rack, certain, certainty.rack_count, count_tied, certainty.measured is None)
+        key = (item.rack, certain, certainty.rack_count, count_tied, certainty.measured is None)  # None: unreduced
         by_row.setdefault(key, []).append(item)
     tied_vm = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
     ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
@@ -113,7 +113,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         prefix = first[: next(differing, len(first))]
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
-        measured = [item.measured for item in certainties if item.measured is not None]
+        measured = [item.measured for item in certainties if item.measured is not None]  # of all VMs of a row, or none
         yield _RackVms(
             rack,
             certain,

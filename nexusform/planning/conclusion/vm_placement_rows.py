@@ -227,11 +227,11 @@ def build_placement_tables(
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty | None
 ) -> PlacementTable:
-    """Build the row of one pool, or of several that the platform treats as one."""
-    vms, pool = members[0]
+    """Build the row of one pool, or of all plain VMs of a block. `racks` are the zones of open racks by name."""
+    vms, pool = members[0]  # all members have its owner and site
     demand = vms.request.demand
     assert demand is not None
-    keys: list[tuple[VmObject, VmKey]] = []
+    keys: list[tuple[VmObject, VmKey]] = []  # an object, and the pool and number of its VM
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
@@ -240,7 +240,7 @@ def _build_table_row(
     minimum_on_rack = len(keys) // expected_racks if expected_racks else 0
     maximum_on_rack = -(-len(keys) // expected_racks) if expected_racks else 0  # rounded up
     sampled = pool_certainty = _NO_CERTAINTY
-    if certainty is not None:
+    if certainty is not None:  # None: nothing was sampled on the site
         sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY
         # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
         is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)

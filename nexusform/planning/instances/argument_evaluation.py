@@ -33,24 +33,24 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     assert instance.repetition is not None
     resource_type = instance.type
     scope = evaluation.build_scope(instance.module, instance.repetition)
-    remarks = EvaluationResult()
+    remarks = EvaluationResult()  # problems, sensitive paths and refinements of unknown values
     arguments = instance.prepared.fill(scope, remarks)
-    hidden_problems = _replace_write_only(instance, arguments, remarks, evaluation)
+    write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     address, block = str(instance.address), instance.block_header
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
-    diagnostics += [*hidden_problems, *_check_null_elements(instance, arguments)]
+    diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack_arguments is not None and files is not None:
         unpacked, problems = resource_type.unpack_arguments(arguments, files)
         arguments |= unpacked
         diagnostics += [instance.build_diagnostic(problem) for problem in problems]
     if resource_type.fill is not None:
-        filled = resource_type.fill(arguments)
+        filled = resource_type.fill(arguments)  # omitted arguments follow from others
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
-    if simulated_names := _list_observed_arguments(instance):
-        diagnostics += _remove_observed_arguments(instance, arguments, simulated_names)
+    if observed_names := _list_observed_arguments(instance):  # a real provider reads them
+        diagnostics += _remove_observed_arguments(instance, arguments, observed_names)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _check_secret_placements(instance)
@@ -58,7 +58,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
     if resource_type.adjust is not None and instance.prior is not None:
-        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
+        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)  # to prior equal ones
         arguments |= adjusted
         if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
             diagnostics += [instance.build_diagnostic(problem) for problem in problems]

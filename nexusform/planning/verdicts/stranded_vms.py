@@ -51,14 +51,14 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per resource with lost machines under VMs without a step, a warning if machines were missing."""
+    """Yield an error per resource taking machines from VMs without a step, and a warning for those missing before."""
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)
+    offering_addresses = _index_prior_offers_by_machine(instances, types)  # the resource to blame, by site id and name
     for site_id, site in sites.items():
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
-    objects_by_offer: dict[str, list[VmObject]] = {}  # by the address offering the lost machines; "" for unknown
+    objects_by_offer: dict[str, list[VmObject]] = {}  # by the address to blame; "": missing before
     for vms in affected:
         machines = {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
         for offering_address in sorted({offering_addresses.get((vms.prior.site_id, name), "") for name in machines}):
@@ -72,7 +72,7 @@ def check_stranded_vms(
             yield _build_missing_machine_warning(lost_names)
             continue
         instance = by_text[offering_address]
-        # A removed object with lost VMs is forgotten: its VMs keep running, so they need their machine.
+        # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
         forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
         if lost_names:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
