@@ -40,9 +40,9 @@ def build_changes(
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
-    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
+    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # of arguments, computed once per block
     for instance in instances.values():
-        if instance.prior is None and instance.planned is None:  # invalid, or with deposed objects only
+        if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
             continue
         is_created = instance.action in _CREATE_ACTIONS
         last_number += is_created  # True adds 1
@@ -57,7 +57,7 @@ def build_changes(
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
         if _is_object_unselected(instances.get(address)):
-            continue
+            continue  # its deposed objects stay
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             deposed_change = Change(
@@ -84,7 +84,7 @@ def _is_object_unselected(instance: Instance | None) -> bool:
 
 
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
-    """Build the change of an instance; `creation` is its number if it is created, else 0."""
+    """Build the change of an instance; `creation` is its number if it is created, else 0. A `block` may be missing."""
     prior = instance.prior or _NO_OBJECT
     is_removed = instance.is_removed
     before = instance.before

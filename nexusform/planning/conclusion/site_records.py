@@ -219,7 +219,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     # The clusters without surge capacity, and those that may lack it (unknown cells).
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
-    known_counts: dict[Hashable, Interval] = {}
+    known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
         capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0), known_counts)
         if capacity.maximum < pool.surge_size:
@@ -276,7 +276,7 @@ def build_occupied_sites(
     """
     present: list[SiteObject] = []
     for change in plan.changes:
-        if change.deposed:
+        if change.deposed:  # left over from a replacement, without VMs
             continue
         # Forgotten VMs keep running after the plan.
         runs_on = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
@@ -287,12 +287,12 @@ def build_occupied_sites(
     layout = build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
-        planned = objects.get(site_object.address)
+        vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
-        is_invalid = side is BeforeOrAfter.AFTER and planned is not None and planned.instance.is_invalid
+        is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
         if kind.vms is not None and not is_invalid:
-            is_managed = side is BeforeOrAfter.BEFORE or planned is None or not planned.request.actions.forgets
-            _place_vms(kind, site_object, _list_vms_on_side(planned, side), layout, sites, is_managed=is_managed)
+            is_managed = side is BeforeOrAfter.BEFORE or vm_object is None or not vm_object.request.actions.forgets
+            _place_vms(kind, site_object, _list_vms_on_side(vm_object, side), layout, sites, is_managed=is_managed)
     # A new VM with the name of an unmanaged one is another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():

@@ -262,7 +262,7 @@ class _UsedObjectIndex:
             for address, values in before.items()
             if address.type in types and types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
         }
-        self._by_text_after = {
+        self._by_text_after = {  # resources with a step to wait for before new VMs are placed
             str(address): address
             for address in after
             if address in created or _can_add_machine_capacity(before.get(address), after[address])

@@ -141,8 +141,8 @@ class BlockPlanner:
                 # Exclude an instance outside the selection. References to a new one must not treat it as absent,
                 # and capacity of a new or different rack or machine is not used.
                 if instance.prior is None:
-                    view = evaluation.get_resource_view(instance.address)
-                    view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)
+                    resource_view = evaluation.get_resource_view(instance.address)
+                    resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
                 if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
@@ -436,7 +436,7 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
-    for block, addresses in blocks.prior.by_block.items():
+    for block, addresses in blocks.prior.by_block.items():  # a block is an address without keys
         if block in configured or block.mode == "data":
             continue
         if block.type not in types:

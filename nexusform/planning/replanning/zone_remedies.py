@@ -213,7 +213,7 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule: its required and optional zones, and the minimum number of zones for its VMs."""
+    """Build a group of a rule. `may_move`: existing VMs may move; `is_rewritten`: pools may get zones not configured."""
     order = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
@@ -229,7 +229,7 @@ def _build_zone_group(
     # Zones with existing members are preferred, so that fewer of them move.
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
     optional_zones = [zone for zone in order if zone not in required_zones]
-    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])
+    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
     names = dict.fromkeys(_get_cluster_name(member) for member in group)
     ordered_required = [zone for zone in order if zone in required_zones]
     skus = [member.pool.sku for member in group]
@@ -239,7 +239,7 @@ def _build_zone_group(
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    minimum_count = max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
+    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))  # CPUs, memory
     return _ZoneGroup(
         names=tuple(names),
         required_zones=tuple(ordered_required),

@@ -56,7 +56,7 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row."""
+    """Return the effect on the object of a row (VM, binding or pod): it waits if it has no location."""
     effect = _EFFECTS_BY_ACTION.get(row.action)
     if effect is not None:
         return effect
@@ -67,7 +67,7 @@ def compute_effect(row: PlacementChange) -> Effect:
         return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
     if row.action is PlacementAction.PLACE:
         return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
-    # A VM without a machine does not run.
+    # The action is MOVE. A VM without a machine does not run.
     runs_before = kind.is_running(row.source) and not (row.kind == VM and row.source is None)
     if not kind.is_running(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING

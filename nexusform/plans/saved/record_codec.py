@@ -241,7 +241,7 @@ def _build_optional_shape(inner: Shape) -> Shape:
 
 
 def _build_sequence_shape(item: Shape) -> Shape:
-    """Build the shape of a tuple of any length: a list, or a table."""
+    """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
     write, converter = item.write, item.table
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
@@ -318,7 +318,7 @@ class _RecordField(NamedTuple):
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object without fields at their defaults."""
+    """Build the shape (write and read function) of a struct: an object without fields at their defaults."""
     hints = get_type_hints(kind)
     record_fields = [
         _RecordField(field.name, get_annotation_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
@@ -333,7 +333,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             value = getattr(record, name)
             if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
                 continue
-            data[name] = value if write_field is None else write_field(value)
+            data[name] = value if write_field is None else write_field(value)  # None: written as it is
         return data
 
     def read(data: Any) -> Any:

@@ -103,11 +103,11 @@ class _NodeCollector:
         """Return the value itself if it is a scalar, else the node of all equal values."""
         kind = value.__class__
         if kind in _SCALARS:
-            self._scan_texts_for_mark_letters((value,))
+            self._scan_texts_for_mark_letters((value,))  # the mark of references must begin no text
             return value
-        known = self._by_identity.get(id(value))
-        if known is not None:
-            return known
+        known_node = self._by_identity.get(id(value))
+        if known_node is not None:
+            return known_node
         keys: tuple[str, ...] | None = None
         items: Iterable[Any] = value
         if kind is not list and kind is not tuple:

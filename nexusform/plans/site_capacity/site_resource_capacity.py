@@ -273,20 +273,20 @@ class _SiteNodeCounts(Struct, frozen=True):
 
 
 def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Compute the networks of nodes and VMs by name. The total is unknown (None) for a network not observed, and for
-    clusters without a known network.
+    """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
+    networks, and one per cluster without a known network. The total is None for networks not read.
     """
-    known = {item.name: item for item in supplies.networks or ()}
-    clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
-    named = {counter.networks[cluster] for cluster in clusters} | known.keys()
-    for name in sorted(named):
-        own_clusters = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
-        network = known.get(name, NetworkAddresses(name, addresses=None, vms=0))
+    network_by_name = {item.name: item for item in supplies.networks or ()}
+    connected_clusters = {cluster for cluster in {**counter.before, **counter.after} if cluster in counter.networks}
+    network_names = {counter.networks[cluster] for cluster in connected_clusters} | network_by_name.keys()
+    for network_name in sorted(network_names):
+        own_clusters = [cluster for cluster in sorted(connected_clusters) if counter.networks[cluster] == network_name]
+        network = network_by_name.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
             site="",
             kind=SiteResourceKind.NODE_ADDRESSES,
-            name=name,
+            name=network_name,
             total=network.addresses,
             surge=max((counter.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
         )
@@ -298,7 +298,7 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
         yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
-    for cluster in sorted((counter.before.keys() | counter.after.keys()) - clusters):
+    for cluster in sorted((counter.before.keys() | counter.after.keys()) - connected_clusters):
         yield SiteResourceCapacity(
             "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
         )
@@ -383,7 +383,7 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
         claimed_gib = -(-claimed_bytes // _GIB)  # rounded up
         return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
-    new_bytes = sum(claim.unbound_size for claim in claims)
+    new_bytes = sum(claim.unbound_size for claim in claims)  # of claims without an existing volume
     if supplies.volume_sizes:
         # The bytes of claims without an existing volume of their size, for any assignment of volumes.
         unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
