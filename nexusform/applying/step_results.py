@@ -117,7 +117,7 @@ class StepResult(Struct, frozen=True):
 def build_answer_result(
     call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
-    """Return the result of an answer (None after a delete). Values against the plan are stored, and are an error."""
+    """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
     if answer is None:
         return StepResult(remove_object(before, call.deposed))  # no other object at that address
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []

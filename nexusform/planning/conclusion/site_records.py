@@ -346,7 +346,7 @@ def _place_vms(
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
     sides = [side for side in (before, after) if side is not None]
-    present = sides[-1]
+    present = sides[-1]  # the site after the plan, or a removed one before it
     unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())

@@ -122,7 +122,7 @@ def add_remedies(
             trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces
         )
         outcome = make_plan(adjusted)
-        # Most trials fail by capacity; samples are computed only for those that fit.
+        # Most trials fail by capacity; samples of NUMA cells are computed only for those that fit.
         if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
             return outcome
         return make_plan(replace(adjusted, samples=request.samples))
@@ -228,7 +228,7 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
 
 def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
-    counts: dict[tuple[Address, str], int] = {}
+    counts: dict[tuple[Address, str], int] = {}  # to try, by object and pool
     pools: dict[tuple[Address, str], PoolShortage] = {}
     failed_pools: Sequence[PoolShortage] = shortage.pools
     for _ in range(MAXIMUM_COUNT_TRIALS):

@@ -213,7 +213,7 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule. `may_move`: existing VMs may move; `is_rewritten`: pools may get zones not configured."""
+    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet."""
     order = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()

@@ -89,17 +89,17 @@ def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
-    rack or machine recording them. Remove them from its note, too. `sites` are those after the plan.
+    rack or machine with their record, its private note. Remove them from it. `sites` are those after the plan.
     """
-    recorded = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
-    if not any(recorded.values()):
+    vms_by_address = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
+    if not any(vms_by_address.values()):
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
-    for address, rows in recorded.items():
+    for address, rows in vms_by_address.items():
         instance = instances[address]
         for site_id, machine, name in rows:
-            site = None if mode is Mode.DESTROY else sites.get(site_id)
+            site = None if mode is Mode.DESTROY else sites.get(site_id)  # None: gone after the plan
             if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, site):
                 lost_vms.setdefault(address, []).append((site_id, machine, name))
         if address in lost_vms and not instance.loses_prior_object:

@@ -160,7 +160,7 @@ def _check_separation(
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
     pods = list_workloads(state, registries) if selects_pods else []
-    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)
+    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)  # nothing is placed
     for problem in verdicts.diagnostics:
         if problem.id != SEPARATION_VIOLATED:  # violations have another text for a state, below
             yield replace(problem, severity=Severity.WARNING)

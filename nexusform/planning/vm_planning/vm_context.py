@@ -292,17 +292,17 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
     """Yield problems for missing sites, zones and machines, and facts missing for the placement rule (warnings)."""
     site = context.sites.get(demand.site_id)
     if site is None:
-        known = sorted(context.sites)
-        hint = suggest_name(demand.site_id, known)
-        known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
-        path = () if demand.parent_id else ("site_id",)
+        known_ids = sorted(context.sites)
+        hint = suggest_name(demand.site_id, known_ids)
+        known_text = f" Known sites: {', '.join(known_ids)}." if known_ids else " No nexus_site is declared."
+        path = () if demand.parent_id else ("site_id",)  # a pool with its own resource has the site of its cluster
         yield Problem(path, "unknown-site", f'No site has the id "{demand.site_id}".{hint}{known_text}')
         return
     zones = site.list_zones()
     for pool in demand.pools:
-        unknown = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
-        if unknown:
-            yield Problem(pool.path, "uncertain-placement", unknown, Severity.WARNING)
+        missing_fact = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
+        if missing_fact:
+            yield Problem(pool.path, "uncertain-placement", missing_fact, Severity.WARNING)
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)

@@ -245,7 +245,7 @@ def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[P
 def _place_vm(
     vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
 ) -> None:
-    """Place one VM on its pinned machine or by the rule, or record its failure; `last_resort` is used if none fits."""
+    """Place a VM on its pinned machine or by the rule, or record its failure. If no other fits, use `last_resort`."""
     key = (pool.pool, number)
     assert vms.request.demand is not None, "its pool is part of the demand"
     assert vms.request.site is not None, "a demand without its site is invalid"
