@@ -58,7 +58,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
+    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other options may help
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)

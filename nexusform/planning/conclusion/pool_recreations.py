@@ -26,10 +26,10 @@ def build_upgrades(
     objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
     """Yield the clusters with whole pools to re-create, a record for each reason; a pool with its own resource counts
-    for its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id).
+    for its cluster. `disruptions` return the obstacles to draining the given nodes (names) of a cluster (its id).
     """
     objects, disruptions = list(objects), list(disruptions)
-    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner and trigger
+    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
     for vms in objects:
         if vms.request.demand is None:
             continue

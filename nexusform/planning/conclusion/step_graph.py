@@ -39,9 +39,9 @@ class UsedMachines(Struct, frozen=True):
 
 
 def compute_machine_use(vms: VmObject) -> UsedMachines:
-    """Compute the machines used by the VMs of an object."""
+    """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
     occupied: set[tuple[str, str, str]] = set()
-    freed_early: set[OnSite] = set()
+    freed_early: set[OnSite] = set()  # before anything is placed
     if vms.prior.demand is not None:
         site_id = vms.prior.demand.site_id
         for key in vms.prior.existing:

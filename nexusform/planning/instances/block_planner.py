@@ -270,14 +270,14 @@ class BlockPlanner:
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
-        known: dict[str, object] = {}
+        derived_values: dict[str, object] = {}
         if not instance.is_invalid:
-            known["id"] = instance.type.build_id(values)
+            derived_values["id"] = instance.type.build_id(values)
             if instance.type.derive is not None:
-                known |= instance.type.derive(values)
+                derived_values |= instance.type.derive(values)
         computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
-        decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
+        decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
         self.diagnostics += check_unfinished_change(instance)
         if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`

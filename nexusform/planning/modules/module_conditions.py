@@ -47,7 +47,7 @@ class ConditionResults(Struct):
 
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
-    """Check all conditions; a destroy plan only those of variables, a partial plan also those of selected outputs."""
+    """Check the conditions outside resources: in a destroy plan of variables, in a partial one also of some outputs."""
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
     if request.mode is Mode.DESTROY:

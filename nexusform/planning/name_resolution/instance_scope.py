@@ -196,7 +196,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     if call is None:
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
-    used, key = 1, None
+    used, key = 1, None  # the used steps: the name, and a key
     if shape != SINGLE and len(traversal.steps) > 1:
         key = _parse_literal_key(traversal.steps[1], shape)
         used = 2

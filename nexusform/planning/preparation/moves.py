@@ -137,9 +137,9 @@ class _StateMover:
             return  # `check_moved_blocks` reports it
         old = Address(path, *get_resource_name(source))
         new = Address((*path[:depth], *target.module), *get_resource_name(target))
-        present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())
+        present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())  # keys in use
         if statement.is_for_all_instances:
-            if present:  # keys of the target in use
+            if present:
                 self._rejected[str(old)] = str(new)
                 return
             for key in sorted(keys, key=compute_key_sort_key):

@@ -57,7 +57,7 @@ def format_certain_count_note(
         return ""
     lower, upper = existing_count, count - 1
     best: PlanResult | None = None
-    for _ in range(MAXIMUM_TRIALS):  # `lower` always fits: the existing VMs, or the plan in `best`
+    for _ in range(MAXIMUM_TRIALS):  # `lower` fits in every sample: the existing VMs, or the plan in `best`
         if lower >= upper:
             break
         middle = (lower + upper + 1) // 2
@@ -361,7 +361,7 @@ def count_moved_vms(plan: Plan, *triggers: str) -> int:
 
 
 def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try to activate planned racks: one by one, then all."""
+    """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
     planned = [
         (address, str(rack["name"]))

@@ -258,7 +258,7 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in order, and an error for each possible next one if none of these is safe."""
+        """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:

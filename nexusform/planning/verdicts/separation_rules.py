@@ -226,9 +226,9 @@ def _iterate_group_members(
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
         if cluster_id not in member_index.clusters:
-            known = sorted(member_index.clusters)
+            known_ids = sorted(member_index.clusters)
             problems.append(
-                _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known)
+                _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known_ids)
             )
         for member in member_index.iterate_cluster(cluster_id):
             listed_vms.add(member.vm)

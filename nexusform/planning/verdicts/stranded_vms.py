@@ -160,13 +160,13 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     for vms in objects:
         if vms.request.site is None or not vms.request.site.observed_unmanaged or not vms.request.actions.additions:
             continue
-        running = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
+        machine_by_name = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
         new_names = [vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms]
-        duplicates = sorted(running.keys() & set(new_names), key=compute_natural_sort_key)
+        duplicates = sorted(machine_by_name.keys() & set(new_names), key=compute_natural_sort_key)
         if not duplicates:
             continue
         address, number = vms.instance.address, len(duplicates)
-        locations = [f"{name} on {running[name]}" for name in duplicates]
+        locations = [f"{name} on {machine_by_name[name]}" for name in duplicates]
         run_verb, subject = select_word_form(number, "runs", "run"), select_word_form(number, "it is", "they are")
         text = (
             f"{format_count(number, 'VM')} {run_verb} already under {select_word_form(number, 'a name', 'names')} that "

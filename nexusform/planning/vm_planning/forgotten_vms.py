@@ -56,7 +56,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
             continue
         site_id, _, _ = str(site_object.attributes.get("id")).partition("/")
         site = layout.sites.get(site_id)
-        if site is None:
+        if site is None:  # no rack or machine can record its VMs
             continue
         for vm in kind.vms.list_existing_vms(site_object.attributes):
             _add_occupied_capacity(forgotten, site, vm, find_sku(vm, None, layout.skus))

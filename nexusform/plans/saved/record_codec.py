@@ -57,7 +57,7 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the values of one field as a column, None if all are its default."""
+    """Return a field as a column: each value, one for all, or different ones with indexes; None for its default."""
     try:
         numbers: dict[Any, int] = {}  # by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]
@@ -76,12 +76,12 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
-    """Return the records of a table. Raises ConversionProblem."""
+    """Return the records of a table. Raises ConversionProblem if it has another form or unknown columns."""
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
         raise ConversionProblem((), "a list or a table expected")
-    unknown = columns.keys() - {field.name for field in fields}
-    if unknown:
+    unknown_names = columns.keys() - {field.name for field in fields}
+    if unknown_names:
         raise ConversionProblem(("columns",), f'"{min(unknown)}" is not known here')
     if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")

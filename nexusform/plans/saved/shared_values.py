@@ -182,7 +182,7 @@ class DocumentExpander:
             raise SharedValuesError("The keys that its objects share are not lists of texts.")
         self._keys = list(keys)
         self._values: list[Any] = []
-        self._sizes: list[int] = []
+        self._sizes: list[int] = []  # the number of parts in each of `_values`
         self._size = 0
         values = shared["values"]
         if not isinstance(values, list):

@@ -401,13 +401,13 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     A row of an unknown amount counts as scarcer than a sufficient one.
     """
     of_kind = [row for row in rows if row.kind is kind]
-    known = [row for row in of_kind if row.free is not None]
-    scarcest = min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
+    known_rows = [row for row in of_kind if row.free is not None]
+    scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
     # A network with a known total but unknown use counts only without any known row: it may have no nodes.
-    unknown = [row for row in of_kind if row.free is None and (row.total is None or not known)]
-    return unknown[0] if unknown else scarcest
+    unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
+    return unknown_rows[0] if unknown_rows else scarcest
 
 
 def _subtract_if_known(total: int | None, used: int | None) -> int | None:
