@@ -202,22 +202,22 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)
-    vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
-    placed_evaluation = vms.evaluation  # with known placements
-    contributions = plan_domain_phases(blocks, vms.objects.values(), placed_evaluation)
+    planned_vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
+    placed_evaluation = planned_vms.evaluation  # with known placements
+    contributions = plan_domain_phases(blocks, planned_vms.objects.values(), placed_evaluation)
     for block in order.list_after(PLACEMENT_PHASE):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
-    if not blocks.selection.is_partial:
+    if not blocks.selection.is_partial:  # other outputs may refer to missing objects
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
     return PlacementPhasesResult(
         evaluation=placed_evaluation,
         sites=context.sites,
-        vms=vms.objects,
+        vms=planned_vms.objects,
         prior_context=context.prior_context,
         contributions=contributions,
         diagnostics=(*orphans.diagnostics, *context.diagnostics),
-        phase_diagnostics=(*vms.diagnostics, *collect_diagnostics(contributions)),
+        phase_diagnostics=(*planned_vms.diagnostics, *collect_diagnostics(contributions)),
     )
 
 

@@ -208,7 +208,7 @@ def _require_lightkube() -> None:
 
 
 def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
-    """Read one kubeconfig file. Raises KubeconfigProblem."""
+    """Read one kubeconfig file. Raises KubeconfigProblem if it is unreadable, empty, or has none of the sections."""
     import yaml
 
     from nexusform.files.regular_files import read_regular

@@ -501,7 +501,7 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_variables: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences of others. Consequences follow from a block with
+    """Return the diagnostics of the phases without consequences of other errors. Consequences follow from a block with
     errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
     or from an unknown value in the description of a rack or site.
     """

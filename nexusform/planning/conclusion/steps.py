@@ -45,7 +45,7 @@ def build_plan_steps(
     step_order: StepOrder,
 ) -> list[Step]:
     """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
-    remaining_attributes: dict[Address, Values] = {}
+    remaining_attributes: dict[Address, Values] = {}  # between release and update
     for change in changes:
         vms = objects.get(change.address)
         if change.action is not Action.UPDATE or vms is None:

@@ -124,7 +124,7 @@ def _list_current_vm_rows(
     for pool in demand.pools:
         for key in pool.keys:
             is_listed = everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
-            if not is_listed or key not in vms.placements.vms:
+            if not is_listed or key not in vms.placements.vms:  # unchanged, or without a location
                 continue
             row = _build_row_of_current_vm(vms, demand, pool, key, site_certainty)
             if row.rejections and not everything:
@@ -203,7 +203,7 @@ def build_placement_tables(
     """Yield a row per pool of every unchanged or added cluster. The VMs of one block of plain VMs are one
     pool, as in the placement rule; its row is at the position of the first VM.
     """
-    open_racks = {
+    open_racks = {  # by site: the racks with a schedulable machine, and their zones
         site_id: {
             machine.rack: machine.availability_zone
             for machine in site.machines.values()

@@ -103,7 +103,7 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables with a text (not too short) inside these values."""
+    """Yield the names of ephemeral root variables with a text (not too short) inside the `public` values."""
     text = "\n".join(str(value) for value in public.values())
     for name, value in evaluation.settings.variables.items() if text else ():
         declared = evaluation.settings.configuration.root.variables.get(name)

@@ -345,8 +345,8 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
             return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
         return TriggerReference(expression.root.name, name, None, _convert_steps_to_path(steps))
     if isinstance(expression, RelativeTraversal):
-        source = _parse_trigger(expression.source, read_key)
-        return source and replace(source, path=source.path + _convert_steps_to_path(expression.steps))
+        target = _parse_trigger(expression.source, read_key)
+        return target and replace(target, path=target.path + _convert_steps_to_path(expression.steps))
     assert isinstance(expression, Index)
     collection = _parse_trigger(expression.collection, read_key)
     return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))

@@ -129,10 +129,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
             earlier = targets.get(address)
             if earlier is not None:
                 problems.append(_build_duplicate_import_error(block, address, earlier))
-            elif address not in moved_state.state.instances:
-                owner = blocks.get(address.config_address)
-                provider = (owner.provider if owner is not None else "") or block.provider
-                targets[address] = ImportTarget(address, object_id, provider, block.to.span, owner)
+            elif address not in moved_state.state.instances:  # others are imported already
+                target_block = blocks.get(address.config_address)
+                provider = (target_block.provider if target_block is not None else "") or block.provider
+                targets[address] = ImportTarget(address, object_id, provider, block.to.span, target_block)
     problems += evaluation.diagnostics
     return list(targets.values()), problems
 

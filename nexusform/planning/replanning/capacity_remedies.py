@@ -304,7 +304,7 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
 
 
 def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
-    """Yield zones to add, the fewest first; after too many combinations, all of them last."""
+    """Yield combinations of zones to add, the smallest first; after too many, a last one of all zones."""
     # The zones of every site, from the racks of the plan; a planned rack has no machines yet.
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in shortage.racks:

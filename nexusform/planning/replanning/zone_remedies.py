@@ -119,7 +119,7 @@ def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) 
     tested_zones: set[tuple[Zones, ...]] = set()
     for zone_groups in _iterate_zone_groups(rule, result, site):
         for zones in islice(_iterate_zone_sets(zone_groups), MAXIMUM_TRIALS):
-            if zones in tested_zones:  # by an earlier change of the groups
+            if zones in tested_zones:  # with fewer changes to the groups
                 continue
             tested_zones.add(zones)
             adjustments = _build_adjustments(zone_groups, zones)
@@ -272,7 +272,7 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
-    """Yield disjoint zone sets, one per group, fewest zones in total first."""
+    """Yield tuples of disjoint zone sets, one set per group, fewest zones in total first."""
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):
         return  # two groups require the same zone

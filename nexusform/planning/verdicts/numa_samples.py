@@ -154,8 +154,8 @@ def _has_sampled_placements(site: SitePlan) -> bool:
 def iterate_fitting_samples(
     sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
-    """Yield the samples of VM layouts in which every VM of this plan fits, according to a replay: random
-    samples first, then the two rules, then the layouts with maximum capacity per machine.
+    """Yield the samples of layouts (existing VMs in NUMA cells) with capacity for every VM of this plan: random samples
+    first, then the two rules, then the layouts with maximum capacity per machine.
     """
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():

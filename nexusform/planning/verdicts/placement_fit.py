@@ -246,10 +246,10 @@ def check_overcommitted_machines(
 
 
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return those of the machines with too few CPUs, memory or disk for their VMs, in the order of the site."""
+    """Return the names among `machines` with too few CPUs, memory or disk for their VMs, in the order of the site."""
     if not machines:
         return []
-    cpus: Counter[tuple[str, int]] = Counter()
+    cpus: Counter[tuple[str, int]] = Counter()  # used, by machine and cell
     memory: Counter[tuple[str, int]] = Counter()
     disk: Counter[str] = Counter()
     for vm in site.scheduler.list_vms():

@@ -163,17 +163,17 @@ class _MemberIndex:
         """Yield the pods matched by a workload_selector, each located on its node."""
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
-        nodes: dict[str, dict[str, GroupMember]] = {}
+        cluster_vms: dict[str, dict[str, GroupMember]] = {}  # by cluster id and name of the node
         for pod in self.pods:
             in_namespace = not namespaces or pod.namespace in namespaces
             if not in_namespace or not labels <= pod.labels.items():
                 continue
-            if pod.cluster_id not in nodes:
-                nodes[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
-            vm = nodes[pod.cluster_id].get(pod.node)
-            if vm is not None:  # its node has a machine
-                label = f"{pod.namespace}/{pod.name} on {vm.label}"
-                yield replace(vm, label=label, trigger=vm.trigger or pod.trigger)
+            if pod.cluster_id not in cluster_vms:
+                cluster_vms[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
+            node_vm = cluster_vms[pod.cluster_id].get(pod.node)
+            if node_vm is not None:  # its node has a machine
+                label = f"{pod.namespace}/{pod.name} on {node_vm.label}"
+                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)
 
 
 def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:

@@ -166,21 +166,21 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
 
 def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]) -> Iterator[str]:
     """Yield contradictions for objects with the same id, and VMs with the same name or number."""
-    ids: dict[Hashable, str] = {}
+    address_by_id: dict[Hashable, str] = {}
     for address, current in state.list_current_objects():
         object_id = get_text(current.attributes, "id")
         if object_id and address.type in types:
-            first = ids.setdefault((address.type, object_id), str(address))
+            first = address_by_id.setdefault((address.type, object_id), str(address))
             if first != str(address):
                 yield f'{first} and {address} have the same id, "{object_id}".'
-    names: dict[Hashable, _StateVm] = {}
-    numbers: dict[Hashable, _StateVm] = {}
+    vm_by_name: dict[Hashable, _StateVm] = {}
+    vm_by_number: dict[Hashable, _StateVm] = {}
     for state_vm in vms:
         demand, vm = state_vm.demand, state_vm.vm
-        same_name = names.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
+        same_name = vm_by_name.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
         if same_name is not state_vm:
             yield f"{state_vm.display_name} exists twice: also in {same_name.address}."
-        same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
+        same_number = vm_by_number.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
         if same_number is not state_vm:
             names_of_both = f"{same_number.display_name} and {state_vm.display_name}"
             yield f"{names_of_both} have the same number in one pool, {vm.number}."

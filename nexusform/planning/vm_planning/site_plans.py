@@ -425,13 +425,13 @@ class SiteLayout(Struct, frozen=True):
 def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
     """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
     types = registries.resource_types
-    known = tuple(
+    typed_objects = tuple(  # of types known to this version
         (types[site_object.address.type], site_object)
         for site_object in objects
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):  # sites before their racks
+    for kind, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
         if kind.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
             kind.add_to_inventory(observed, str(site_object.address), inventory)
@@ -440,7 +440,7 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.
     context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
-    for kind, site_object in known:
+    for kind, site_object in typed_objects:
         if kind.kind is PlanningKind.CLUSTER:
             context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
-    return SiteLayout(build_sites(inventory)[0], known, skus, context)
+    return SiteLayout(build_sites(inventory)[0], typed_objects, skus, context)

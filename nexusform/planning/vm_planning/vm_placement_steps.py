@@ -182,7 +182,7 @@ def restore_vm_locations(vms: VmObject) -> None:
             demand = build_demand(vms.request.demand, pool, number)
             is_unchanged = skus_before.get(pool.pool) == pool.sku
             result = vms.request.site.restore(demand, vms.get_prior_placement(key), is_unchanged=is_unchanged)
-            if result is not None:
+            if result is not None:  # None: the location is not available
                 vms.placements.tokens[key], placement = result
                 vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
                 vms.placements.restored.add(key)

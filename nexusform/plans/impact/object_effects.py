@@ -204,7 +204,7 @@ def count_objects_with_effects(counts: Iterable[EffectCount], *effects: Effect) 
 
 
 def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
-    """Format a clause for each of these effects in order: `1 VM and 3 pods are removed`."""
+    """Format clauses for the given effects in order: `1 VM and 3 pods are removed`. VM moves have their own clause."""
     clauses = []
     for effect in effects:
         rows = [row for row in counts if row.effect is effect]

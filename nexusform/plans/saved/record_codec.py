@@ -82,7 +82,7 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
         raise ConversionProblem((), "a list or a table expected")
     unknown_names = columns.keys() - {field.name for field in fields}
     if unknown_names:
-        raise ConversionProblem(("columns",), f'"{min(unknown)}" is not known here')
+        raise ConversionProblem(("columns",), f'"{min(unknown_names)}" is not known here')
     if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
@@ -300,7 +300,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
             return data
         return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
-    if write is None:
+    if write is None:  # values are written as they are
         return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 
