@@ -151,7 +151,7 @@ class _StepGraph(Struct):
 
     @staticmethod
     def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
-        """Build the graph of these steps; waits for other steps (done by an earlier run) are dropped."""
+        """Build the graph of `steps` by id. Waits for steps missing there (done by an earlier run) are dropped."""
         graph = _StepGraph()
         for step in steps.values():
             waits = {w for w in step.waits_for if w in steps}
@@ -416,7 +416,7 @@ class _PlanExecution:
         for dependent in self._graph.list_dependents(step.id):
             self._skip_step(self._steps[dependent], reason)
             self._graph.release_followers(dependent)
-        self._graph.release_followers(step.id)
+        self._graph.release_followers(step.id)  # they wait only for its end
 
     def _skip_step(self, step: Step, reason: str) -> None:
         """Record a step as skipped, unless it ended already; gates have no events."""

@@ -197,10 +197,10 @@ def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_cer
     machines: list[str] = _expand_column(suffixes, length)
     stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
     tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
-    parts = [_expand_column(part, length) for part in row.measured or ()]
+    measured_columns = [_expand_column(column, length) for column in row.measured or ()]
     columns = zip(row.numbers, machines, stated, tied, strict=True)
     for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
-        measured = _convert_to_triple([part[index] for part in parts]) if parts else None
+        measured = _convert_to_triple([column[index] for column in measured_columns]) if measured_columns else None
         certainty = PlacementCertainty(
             rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
         )

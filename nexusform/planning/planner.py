@@ -96,7 +96,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
-    """Plan once: prepare, validate, run the phases, and assemble the plan. Without remedies and other samples."""
+    """Plan once: prepare, validate, run the phases, and assemble the plan. Remedies and other samples follow later."""
     start = _prepare_planning_start(request, build_prior_state(request))
     if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
@@ -110,10 +110,10 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     prior_addresses = [*prior.instances, *prior.previous.values()]
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
-    outputs = plan_outputs(request, outcome.evaluation, start.selection)
+    output_changes = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
     phase_diagnostics += check_move_blocks(request, outcome.evaluation)
-    phase_diagnostics += [*outcome.evaluation.diagnostics, *outputs.diagnostics]
+    phase_diagnostics += [*outcome.evaluation.diagnostics, *output_changes.diagnostics]
     diagnostics = [
         *start.diagnostics,
         *outcome.diagnostics,
@@ -127,7 +127,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
             has_rejected_variables=bool(outcome.evaluation.rejected_values),
         ),
     ]
-    return plan_assembly.build_plan(blocks, outcome, checks, outputs, diagnostics)
+    return plan_assembly.build_plan(blocks, outcome, checks, output_changes, diagnostics)
 
 
 def _check_conditions_outside_resources(

@@ -46,7 +46,7 @@ class ExecPlugin(Struct, frozen=True):
     cluster: Mapping[str, Any] | None = None
 
     def fetch_token(self) -> str:
-        """Run the program and return its token. Raises ExecPluginProblem."""
+        """Run the program and return its token. Raises ExecPluginProblem if it fails, hangs or prints no token."""
         name = Path(self.command[0]).name
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
@@ -327,7 +327,7 @@ def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str
 
 
 def _build_plugin(account: KubernetesAccount) -> ExecPlugin:
-    """Return the authentication program of an account. Raises KubeconfigProblem and ValidationError."""
+    """Return the sign-in program of an account. Raises KubeconfigProblem (not installed), ValidationError (invalid)."""
     from lightkube.config.models import UserExec
 
     entry = account.user["exec"]

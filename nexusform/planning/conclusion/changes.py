@@ -159,7 +159,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 
 
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield the warning about a forgotten object, and the error if one with `destroy = false` is replaced."""
+    """Yield the warning about a forgotten object, and the error for a replaced object with `destroy = false`."""
     address = instance.address
     if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
         consequence = (
@@ -210,7 +210,7 @@ def _evaluate_prevent_destroy(
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Return errors for objects of one type with the same id: providers cannot distinguish these."""
+    """Return errors for objects of one type with the same id: providers cannot tell one from the other."""
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():

@@ -64,7 +64,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
                 uses_networks = True
                 unlisted_types |= {match[1]} - set(networks.types)
     yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
-    if uses_networks:  # no export contains these facts, nor the next ones
+    if uses_networks:  # no export contains facts about isolation domains or hugepages
         yield "isolation domains and their racks"
     if uses_hugepages:
         yield "hugepages of machines"

@@ -376,7 +376,7 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy of sites: of the last replay under their rack_spread, and of earlier plans."""
+    """Yield the prediction accuracy of sites: of the last replay (with the rack_spread of the site), and of plans."""
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
@@ -464,7 +464,7 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
-    if is_errored:  # a plan that cannot be applied excludes nothing
+    if is_errored:  # PARTIAL warns about excluded objects, but such a plan cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
     # The objects read by providers that differ from state.

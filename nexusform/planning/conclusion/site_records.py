@@ -377,7 +377,7 @@ def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
     """Build the VMs of one pool by their change; a VM moved to another machine is both removed and added."""
-    first = (after or before)[0]
+    first = (after or before)[0]  # any VM, for the common fields
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
     return PoolVms(

@@ -52,10 +52,10 @@ def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
     """Yield one row per VM of each object: removed, lost and forgotten ones, then placed ones and those observed on
-    another machine. With `everything` also unchanged VMs, and the rejected machines: a site may have a million.
+    another machine. With `everything` also unchanged VMs, and the rejected machines (up to a million on a site).
     """
     for vms in objects:
-        renamed_vms = {
+        renamed_vms = {  # also with another site: the old VM is removed, a new one placed
             key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
         }
         triggers_by_action = {

@@ -77,7 +77,7 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 
 
 def _replace_write_only(
-    instance: Instance, arguments: dict[str, Any], notes: EvaluationResult, evaluation: Evaluation
+    instance: Instance, arguments: dict[str, Any], remarks: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
     """Replace write-only arguments by null, and set the public values derived from them for plan and state. Return the
     problems: public values may not contain ephemeral texts.
@@ -88,11 +88,11 @@ def _replace_write_only(
     names = instance.type.schema.write_only_names
     public, problems = split(arguments)
     arguments |= {**public, **dict.fromkeys(names)}  # None for each name
-    notes.sensitive = [path for path in notes.sensitive if path[0] not in names]
-    notes.refinements = [(path, refinement) for path, refinement in notes.refinements if path[0] not in names]
+    remarks.sensitive = [path for path in remarks.sensitive if path[0] not in names]
+    remarks.refinements = [(path, refinement) for path, refinement in remarks.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))  # so that nothing shows the text
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # no output may show the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."

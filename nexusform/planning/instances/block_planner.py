@@ -346,7 +346,7 @@ class BlockPlanner:
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
         self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-        # The machines of a rack are alike: check the first one.
+        # The machines of a rack are alike, so only the first one is checked against the limits of a cell.
         machines: Sequence[Machine] = ()
         if str(instance.address) in self.inventory.racks:
             machines = self.inventory.racks[str(instance.address)].machines

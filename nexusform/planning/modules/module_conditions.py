@@ -141,7 +141,7 @@ def _build_address(instance: ModuleInstance, name: str) -> str:
 def _move_problem_to_call(
     problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
 ) -> Diagnostic:
-    """Return a failed validation at the source of the value (a module call, or the variable), naming its rule."""
+    """Return a failed validation at the source of the value (module call or variable). Its text names the rule."""
     span = problem.subject
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
     call = instance.call

@@ -212,7 +212,7 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of presented values without an equal recorded one: they may be derived from secrets."""
+    """Return the paths of values presented to expressions but not in state: they may be derived from secrets."""
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         return [()]
     paths: list[Path] = []

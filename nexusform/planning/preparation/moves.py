@@ -62,7 +62,7 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
 def _iterate_implied_moves(
     configuration: Configuration, state: State, explicit_statements: Sequence[MoveStatement]
 ) -> Iterator[MoveStatement]:
-    """Yield the moves implied by an added or removed count."""
+    """Yield the moves implied by an added or removed count: of an instance without key to key 0, or back."""
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
     for address in state.instances:
         if address.key not in (None, 0):  # only the first instance moves

@@ -73,9 +73,9 @@ def build_prior_state(request: PlanRequest) -> PriorState:
     moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
     # The recorded instances as observed by the providers (None: missing).
-    observed = rename_refreshed(request.refreshed_objects, moved_state.previous)
+    observed_objects = rename_refreshed(request.refreshed_objects, moved_state.previous)
     instances = dict(state.instances)
-    for address, current in observed.items():
+    for address, current in observed_objects.items():
         instance = instances.get(address)
         if instance is None:
             continue

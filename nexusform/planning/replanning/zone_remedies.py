@@ -109,7 +109,7 @@ def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies
 
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Yield up to two remedies: the zones in state, if this plan changes them, and the first successful zone sets.
-    Zone sets are tried without moving existing VMs, then with, then for the groups unchanged by this plan.
+    Zone sets are tried without moves of existing VMs, then with moves, then also for groups unchanged by this plan.
     """
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}

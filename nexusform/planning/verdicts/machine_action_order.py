@@ -196,7 +196,7 @@ def _is_on_site(vms: VmObject, site_id: str) -> bool:
 
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
-    """Yield an error if VMs remain on the machine of a disruptive action without permission."""
+    """Yield an error if VMs remain on the machine of a disruptive action without `allow_workloads`."""
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name, count = request.machine.name, len(request.stopped_vms)

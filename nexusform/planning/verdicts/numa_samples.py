@@ -31,7 +31,7 @@ MAXIMUM_SAMPLES: Final = 100
 def compute_numa_sampling(
     sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
 ) -> NumaSampling | None:
-    """Count the fitting samples of unknown NUMA cells; None if no placed VM depends on such cells."""
+    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells."""
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None

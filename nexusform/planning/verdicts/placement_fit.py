@@ -290,7 +290,7 @@ def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagno
 
 
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
-    """Return a warning per pool with raised `sriov_vfs` if a cell has fewer than its VMs use."""
+    """Return a warning per pool with raised `sriov_vfs` (virtual NICs) if a cell has fewer than its VMs use."""
     diagnostics: list[Diagnostic] = []
     for vms in objects:
         if vms.request.site is None:

@@ -201,7 +201,7 @@ def _build_groups(
     groups = []
     for index, values in enumerate(get_list(_get_rule_arguments(instance), "group")):
         groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
-    owners: dict[tuple[Address, VmKey, str], int] = {}  # group by VM and label (of the VM, or a pod on it)
+    owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
     for index, group in enumerate(groups):
         for member in group:
             if owners.get((*member.vm, member.label), index) != index:

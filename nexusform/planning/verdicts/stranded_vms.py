@@ -317,16 +317,16 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for every cluster (with its separate pools) or VNF of several VMs left on one of its racks."""
-    clusters: dict[str, _ClusterRacks] = {}
+    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
+    racks_by_owner: dict[str, _ClusterRacks] = {}
     for vms in objects:
         if vms.request.demand is None:
             continue
-        racks = clusters.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
+        racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
         racks.before |= vms.list_prior_racks()
         racks.after |= vms.list_racks()
         racks.vms += len(vms.list_vms())
-    for racks in clusters.values():
+    for racks in racks_by_owner.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand
             assert demand is not None

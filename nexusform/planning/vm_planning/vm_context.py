@@ -184,11 +184,11 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
 
 def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
     """Set the machines re-created by this plan in their sites."""
-    missing = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted outside nexusform
+    missing_addresses = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted elsewhere
     offering_instances = [
         instance for instance in blocks.instances.values() if instance.type.add_to_inventory is not None
     ]
-    if not missing and not any(
+    if not missing_addresses and not any(
         instance.is_replaced or instance.action is Action.DELETE for instance in offering_instances
     ):
         return  # no machine disappears
@@ -280,9 +280,9 @@ def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDeman
     if not pool.removes_newest or vms.instance.is_replaced:
         return pool  # its numbers count from the lowest
     ages = rank_names_by_age(vms.instance.prior_note)
-    existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
-    existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
-    kept_numbers = [vm.number for vm in existing[: len(pool.numbers)]]
+    existing_vms = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
+    existing_vms.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
+    kept_numbers = [vm.number for vm in existing_vms[: len(pool.numbers)]]
     free_numbers = [number for number in pool.numbers if number not in kept_numbers]
     numbers = sorted([*kept_numbers, *free_numbers[: len(pool.numbers) - len(kept_numbers)]])
     return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))

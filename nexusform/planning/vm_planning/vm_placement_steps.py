@@ -124,15 +124,15 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
     """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
     if vms.request.demand is None:
         return
-    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
-    changed = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
+    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}  # virtual functions per VM, by pool
+    changed_pools = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
     for key in vms.request.actions.unchanged:
         pool_name, number = key
-        if pool_name not in changed or key not in vms.placements.reservations:
+        if pool_name not in changed_pools or key not in vms.placements.reservations:
             continue
         site, _ = vms.placements.reservations[key]
         _release_vm_capacity(vms, key)
-        pool = changed[pool_name]
+        pool = changed_pools[pool_name]
         name = build_vm_name(vms.request.demand, pool, pool_name, number)
         _reserve_vm_capacity(vms, key, site, name, pool.sku)
 

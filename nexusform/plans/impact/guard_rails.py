@@ -89,7 +89,7 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
 def _parse_limit(item: str) -> GuardRailLimit:
     """Parse one limit, `name:number`. Raises ValueError with the mistake."""
     name, _, number = item.partition(":")
-    rail = GUARD_RAILS.get(name)
+    rail = GUARD_RAILS.get(name)  # the definition of the limit
     if rail is None:
         hint = suggest_name(name, GUARD_RAILS)
         raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
