@@ -237,7 +237,7 @@ def _build_result(
     lost_addresses: Iterable[Address],
 ) -> PlanResult:
     """Build the plan result with the data needed for display only."""
-    edges: list[tuple[str, str]] = []
+    edges: list[tuple[str, str]] = []  # a block, and a block needed by it
     for block, needs in blocks.order.needs.items():
         edges += [(str(block), str(need)) for need in needs]
     return PlanResult(

@@ -164,7 +164,7 @@ class _ScaleInPools:
         site = vms.request.site
         if site is None or site.id not in self._pools:
             return ()
-        own_name = _get_pool_name(vms, pool)
+        own_name = _get_pool_name(vms, pool)  # address and pool
         other_pools = [
             (other, prior) for other, prior in self._pools[site.id] if _get_pool_name(other, prior) != own_name
         ]

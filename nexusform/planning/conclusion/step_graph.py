@@ -230,7 +230,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield steps of objects with VMs on evacuated machines, with the updates to cordon these: VMs might return."""
+    """Yield steps of objects with VMs on evacuated machines, with the updates for a cordon first: VMs might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {

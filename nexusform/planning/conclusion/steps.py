@@ -74,7 +74,7 @@ def build_step_graph(
     step_order: StepOrder,
 ) -> StepGraph:
     """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of updated
-    objects between their release step (early removal of VMs) and their update; `machines` are those of their VMs.
+    objects between their release step (early removal of VMs) and their update; `machines` are those used by VMs.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -172,8 +172,8 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
-    """Let destroys wait until dependents are deleted or updated; not for updates ordered after them by a domain, and in
-    a replacement not for any update.
+    """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
+    ordered after it by a domain; if it is part of a replacement, it waits for no update.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents

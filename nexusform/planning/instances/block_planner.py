@@ -325,13 +325,13 @@ class BlockPlanner:
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
     def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Add an instance: for references, the inventory and the plan."""
+        """Add an instance to the plan, and if it exists after it, to the values of references and to the inventory."""
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
         self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count()))
         if instance.is_replaced and instance.type.add_to_inventory is not None:
-            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))
+            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))  # a site, rack or machine
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return  # nothing exists after the plan
         expose_instance(instance, evaluation)

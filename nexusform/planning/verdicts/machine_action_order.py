@@ -74,7 +74,7 @@ def order_machine_actions(
     sites: Mapping[str, SitePlan],
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
-    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Problems are
+    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Errors are for
     unknown machines, VMs still on a machine, and actions without a safe order.
     """
     pending = [
@@ -91,7 +91,7 @@ def order_machine_actions(
     for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
-        previous: list[Address] = []  # the action before on this site, if any
+        previous: list[Address] = []  # the action before it on the site, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
             candidates = [parse_address(request.site.offering_addresses[request.machine.name])]

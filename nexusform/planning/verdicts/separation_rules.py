@@ -113,7 +113,7 @@ class _MemberIndex:
         self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
     ) -> None:
         self.clusters: dict[str, list[VmObject]] = {}
-        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
+        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by id, as `clusters`
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}  # by site id and placed VM: the position of its operation
         for site in sites.values():

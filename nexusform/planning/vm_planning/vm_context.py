@@ -54,7 +54,7 @@ class HintTargets:
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
-        """Add the VMs of these objects as hint targets."""
+        """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
         for vms in objects:
             values = vms.instance.argument_values
             if values is not None and not vms.is_removed:
@@ -169,13 +169,13 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     skus, problems = collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
-    heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
+    names_to_heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
     return VmContext(
         sites=sites,
         prior_context=build_prior_context(blocks.prior, skus, request.registries.resource_types),
         current_context=ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
-        healed_names=heal if selection.heal else {},
+        healed_names=names_to_heal if selection.heal else {},
         explain=None if request.includes_rejections else frozenset(request.explain),
         is_recorded_machine=_build_machine_lookup(blocks),
         diagnostics=(*[_build_duplicate_machine_error(clash, blocks.instances) for clash in clashes], *problems),
@@ -250,7 +250,7 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
-    """Compute the demand of an instance; None if it is removed or invalid. With errors, mark it as invalid."""
+    """Compute the demand of an instance; None if it is removed or invalid. An instance with errors becomes invalid."""
     instance = vms.instance
     family = instance.type.vms
     attributes = instance.argument_values

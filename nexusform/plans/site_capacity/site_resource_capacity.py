@@ -242,10 +242,10 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the resources of a site with limited amounts, kind by kind. Observed clusters without a resource stay."""
+    """Return the limited resources of a site, kind by kind. Observed clusters without a nexusform resource stay."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
-    managed = before.counts.keys() | after.counts.keys()
-    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed}
+    managed_names = before.counts.keys() | after.counts.keys()
+    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
     observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
     counter = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
