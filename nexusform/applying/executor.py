@@ -221,7 +221,7 @@ class _PlanExecution:
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
-        self._timings: dict[int, _StepTiming] = {}
+        self._timings: dict[int, _StepTiming] = {}  # of running steps, by id
         self._end_events: dict[int, StepEvent] = {}
         self._unreported: list[StepEvent] = []
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
@@ -438,7 +438,7 @@ class _PlanExecution:
     # --- the journal, time and events ----------------------------------------------------------
 
     def _flush_journal(self) -> bool:
-        """Write the journal and let the providers continue; False if this failed: then they get the problem."""
+        """Write the journal and let the providers continue. False if the write failed: then they get the problem."""
         try:
             self._recorder.flush()
         except BackendProblem as problem:

@@ -78,7 +78,7 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 
 
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
-    """Yield the predictions of a pool from its line of JSON. Raises DecodeError and ValueError."""
+    """Yield the predictions of a pool from its line of JSON. Raises DecodeError or ValueError if it is invalid."""
     rows = msgspec.json.decode(text, type=list[_RackVms])
     # The first row has the ties of the pool.
     is_tie_certain, folded_names = (rows[0].ties if rows else None) or (False, [])

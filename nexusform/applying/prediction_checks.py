@@ -264,7 +264,7 @@ def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield the journal records of verified predictions of sites and open ones of objects."""
+    """Yield the journal records of notes: of sites with verified predictions, and of objects with open ones."""
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

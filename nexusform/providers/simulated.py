@@ -61,7 +61,7 @@ class Faults(Struct):
     _lock: Lock = field(default_factory=Lock)
 
     def trigger(self, operation: str, address: str) -> list[Fault]:
-        """Return the faults of this call in configured order; each counts as used."""
+        """Return the faults for a call in configured order; each counts as used once more, `times` 0 is no limit."""
         triggered: list[Fault] = []
         for number, fault in enumerate(self.faults):
             if fault.operation != operation or not fault.pattern.fullmatch(address):

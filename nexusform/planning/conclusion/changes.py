@@ -136,7 +136,7 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
 
 
 def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the error for a destroyed object with prevent_destroy, or the problems of evaluating prevent_destroy."""
+    """Return the error for an object to destroy with prevent_destroy, or the problems in the value of this argument."""
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
     problems: list[Diagnostic] = []
@@ -232,7 +232,7 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
 
 
 def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
-    """Return the objects with observed attributes that differ from state."""
+    """Return the objects observed as missing, or with other attributes than in state."""
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
         recorded, observed = state.instances.get(address, EMPTY_INSTANCE).current, refreshed[address]

@@ -51,7 +51,7 @@ def build_upgrades(
 
 
 def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster with nodes that cannot be drained because of a budget."""
+    """Yield a warning for each Kubernetes upgrade with drains blocked by a PodDisruptionBudget."""
     instances = {vms.instance.address: vms.instance for vms in objects}
     for upgrade in upgrades:
         if not (upgrade.is_rolling and upgrade.budgets):  # only an upgrade drains its nodes

@@ -170,7 +170,7 @@ def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Pl
     """Return the action on a VM after the plan, and its prior placement; None for a new VM or one without a machine."""
     existing_vm = vms.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    if key not in vms.placements.tokens:
+    if key not in vms.placements.tokens:  # not placed by this plan
         return PlacementAction.KEEP, source
     if (existing_vm is not None and not _is_vm_renamed(vms, key)) or key in vms.prior.unplaced:
         return PlacementAction.MOVE, source

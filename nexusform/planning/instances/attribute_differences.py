@@ -227,7 +227,7 @@ def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> 
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the planned attributes and the action; `computed` are values of this plan, `is_requested` is -replace."""
+    """Return the action and planned attributes. `computed` are values of this plan, `is_requested`: by -replace."""
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
@@ -302,8 +302,8 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
         if trigger is not None:
-            instances = _iterate_targets(trigger, instance.address.module, planned)
-            if any(_has_planned_changes_at_path(target, trigger.path) for target in instances):
+            targets = _iterate_targets(trigger, instance.address.module, planned)
+            if any(_has_planned_changes_at_path(target, trigger.path) for target in targets):
                 return True
     return False
 

@@ -70,10 +70,10 @@ def _replace_unknown_values_of_changes(
     plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
     """Return the changes with unknown values taken from `new_plan`; differences are added to `problems`."""
-    finals = {(change.address, change.deposed): change for change in new_plan.changes}
+    new_changes = {(change.address, change.deposed): change for change in new_plan.changes}
     changes: list[Change] = []
     for change in plan.changes:
-        final = finals.get((change.address, change.deposed))
+        final = new_changes.get((change.address, change.deposed))  # None: no longer planned
         differences = list(_check_arguments(change, final, registries.schemas["managed"]))
         problems += differences
         if final is not None and not differences and has_unknown_part(change.after):

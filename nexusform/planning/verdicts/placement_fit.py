@@ -307,7 +307,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return those of the machines with a NUMA cell with fewer VFs than its VMs use, in the order of the site."""
+    """Return the names among `machines` with fewer VFs in a NUMA cell than its VMs use, in the order of the site."""
     used_vfs: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:

@@ -92,18 +92,18 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
     """Return one warning about all VMs on machines not offered by any resource in state; [] without such VMs."""
     machines = index_state_machines(state, types)
-    vms_by_machine: dict[str, list[str]] = {}
+    by_machine: dict[str, list[str]] = {}  # names of VMs
     for state_vm in _iterate_vms(state, types):
         machine = state_vm.vm.placement.machine
         if machine and (state_vm.demand.site_id, machine) not in machines:
-            vms_by_machine.setdefault(machine, []).append(state_vm.display_name)
-    if not vms_by_machine:
+            by_machine.setdefault(machine, []).append(state_vm.display_name)
+    if not by_machine:
         return []
-    vm_text = _format_names(chain.from_iterable(vms_by_machine.values()))
+    vm_text = _format_names(chain.from_iterable(by_machine.values()))
     return [
         build_warning(
             "vms-without-machine",
-            f"No rack or machine of the state offers {_format_names(vms_by_machine)}, which run {vm_text}. Import the rack "
+            f"No rack or machine of the state offers {_format_names(by_machine)}, which run {vm_text}. Import the rack "
             "with `nexusform import ADDRESS ID`, or let the next plan create it from the configuration.",
         )
     ]

@@ -393,7 +393,7 @@ def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: Pri
 
 
 def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
-    """Return the objects and all their direct and indirect dependencies; these are recorded as blocks (texts)."""
+    """Return the objects and all their direct and indirect dependencies. State has dependencies as texts of blocks."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 
     def find_needs(address: Address) -> Iterator[Address]:

@@ -46,7 +46,7 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the table of these records; None if it would have no values per row."""
+    """Return the records as a table (columns); None if no column would have a value per row."""
     columns = {}
     for field in fields:
         column = _build_column_of_field([getattr(record, field.name) for record in records], field)

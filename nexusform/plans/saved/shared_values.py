@@ -53,11 +53,11 @@ class DocumentDeduplicator:
         """Set the written form of a value from those of its parts: a value used often becomes a shared one."""
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
-        reference = parts if node.keys is None else self._write_object(node.keys, parts)
+        written = parts if node.keys is None else self._write_object(node.keys, parts)
         if node.uses > 1 and len(parts) > (2 if node.keys is None else 0):  # a shorter list is as short as a reference
-            self._values.append(reference)
-            reference = f"{self.mark}{len(self._values) - 1}"
-        node.written = reference
+            self._values.append(written)
+            written = f"{self.mark}{len(self._values) - 1}"  # a reference
+        node.written = written
 
     def _write_object(self, keys: tuple[str, ...], parts: list[Any]) -> Any:
         """Write an object: with its keys if they are few or rare, else as a list with a reference to them."""
@@ -155,7 +155,7 @@ class _NodeCollector:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Scan all texts of a value that is stored unchanged."""
+        """Scan all texts of a value, so that the mark becomes the beginning of none of them."""
         pending = [value]
         while pending:
             container = pending.pop()
