@@ -172,13 +172,13 @@ class _PlanningStart(Struct, frozen=True):
 
 
 def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
-    """Prepare the parts common to all blocks: prior state, planning order, selection."""
+    """Prepare the parts common to all blocks: prior state, planning order, selection. Invalid options stop the plan."""
     order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
     diagnostics = validate_configuration(request)
     is_flawed = has_errors(diagnostics)
     if not is_flawed:  # otherwise problems of moves may be consequences
         diagnostics += prior.diagnostics
-    if cycles:
+    if cycles:  # without an order nothing can be planned
         return _PlanningStart(prior, order, Selection(), diagnostics, is_flawed, is_stopped=True)
     selection, problems = build_selection(request.targets, request.excludes, request.replaces, order)
     problems += check_moved_selection(selection, prior.previous)

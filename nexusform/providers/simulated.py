@@ -109,7 +109,7 @@ def parse_delay(text: str) -> float:
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of `nodes["a-np1-3"].machine`. Raises ProviderProblem."""
+    """Return the steps of a path such as `nodes["a-np1-3"].machine`. Raises ProviderProblem for another text."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):

@@ -235,7 +235,7 @@ def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes
 
 
 def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
-    """Return the bytes of a regular file, b"" if it is missing."""
+    """Return the bytes of a regular file, b"" if it is missing. Raises ProviderProblem if it cannot be read."""
     try:
         return read_regular(path, SIZE_LIMIT_BYTES, follow=follow)
     except FileNotFoundError:

@@ -279,7 +279,7 @@ class _UsedObjectIndex:
                 yield self._by_text_after[owner]
 
     def list_before(self, address: Address, values: Values) -> Iterator[Address]:
-        """Yield the objects used before the plan: those referenced, and racks and machines by their prior ids."""
+        """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
         racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}

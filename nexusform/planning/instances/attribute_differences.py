@@ -309,7 +309,7 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
 
 
 def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
-    """Yield an error for each reference of replace_triggered_by to a missing instance."""
+    """Yield an error for each reference of replace_triggered_by with a key of a missing instance."""
     read_key = _build_key_reader(instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)

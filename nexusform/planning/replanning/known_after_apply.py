@@ -50,8 +50,8 @@ def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bo
 def finalize_plan(
     plan: Plan, request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
-    """Plan again before apply, and return the plan with all values except those of providers, with problems. A changed
-    known value or an error is a problem: it stops the apply before any step.
+    """Plan again before apply. Return the plan with all values except those of providers, and the problems: errors of
+    the new plan, or changes of known values. A problem stops the apply before any step.
     """
     if not has_values_known_after_apply(plan, request.configuration):
         return plan, []

@@ -356,7 +356,7 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format a violated rule: each shared location with its members, and the member placed there at last."""
+    """Format a violated rule: each shared location with its members, and the member placed there last."""
     noun = select_word_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     seed = verdict.violations[0].sample

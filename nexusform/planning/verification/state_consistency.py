@@ -74,7 +74,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 
 
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
-    """Return a warning per block in recorded dependencies without objects in state (it may have no instance)."""
+    """Return a warning per block without objects in state (it may have no instance) with objects depending on it."""
     blocks = {str(address.config_address) for address in state.instances}
     dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
     dependents_by_block = index_owners(dependencies)

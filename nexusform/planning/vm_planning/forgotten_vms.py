@@ -70,7 +70,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
-    """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there, or nothing is."""
+    """Return the state without a forgotten VM of a rack or machine; None if the object is missing or lacks the VM."""
     instance = state.instances.get(address, EMPTY_INSTANCE)
     current = instance.current
     if current is None:

@@ -107,7 +107,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
 
 
 def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
-    """Return a function: it returns the trigger for an object's VMs on a machine, "" to keep them there."""
+    """Return a function from a machine name to the trigger to move an object's VMs from there, "" to keep them."""
     site_id = vms.prior.site_id
     site = context.sites.get(site_id)
 

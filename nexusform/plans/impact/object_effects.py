@@ -96,7 +96,7 @@ def describe_state(row: PlacementChange) -> str:
     ):
         return PREDICTED
     if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
-        return ""
+        return ""  # removed, or running
     return kind.format_waiting_state(row.target)
 
 
@@ -167,7 +167,7 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the rows not covered by `upgrades`: without the nodes they re-create, and the pods leaving these."""
+    """Return the rows not covered by `upgrades`, so without re-created nodes and without pods leaving such nodes."""
     nodes = index_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
     return [

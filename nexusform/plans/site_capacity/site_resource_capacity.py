@@ -305,7 +305,7 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
 
 
 def _compute_pod_blocks(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Compute the blocks of pod addresses of each cluster against its nodes: at least one per node."""
+    """Yield the blocks of pod addresses of each cluster against its nodes: each node needs at least one."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(counter.before.keys() | counter.after.keys()):
         addresses = pod_addresses.get(cluster)
@@ -330,7 +330,7 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
-    """Compute the appliances, and the volumes promised against all of them."""
+    """Yield a row per storage appliance (one unknown row without data), and a row of all volumes against their sum."""
     for appliance in supplies.storage or ():
         row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
         yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
