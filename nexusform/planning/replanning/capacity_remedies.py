@@ -396,7 +396,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try two orders of new clusters: first those without capacity, else all by size. Yield the first that fits."""
+    """Try two orders of new clusters: first those without capacity, else all by size. Yield the first with a fit."""
     # The names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown SKU).
     skus = CATALOGUES[NEWEST].vm_skus
     new_clusters: dict[Address, str] = {}
@@ -414,7 +414,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
     for order in (failing, larger_first):
         if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
             continue
-        outcome = trial((), order)  # without adjustments; these are placed first
+        outcome = trial((), order)  # without adjustments; the clusters of `order` are placed first
         if outcome.plan.errored:
             continue
         names = [new_clusters[address] for address in order]
