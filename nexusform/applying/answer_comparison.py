@@ -45,8 +45,8 @@ def compare_answer(
     observed: Sequence[Path],
     accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
-    """Compare an answer with the plan; `observed` paths were observed, `accepted` ones are no wrong prediction."""
-    if not observed and answer == planned:
+    """Compare an answer with the plan. The provider read `observed` paths; a difference at `accepted` is no mistake."""
+    if not observed and answer == planned:  # no prediction to count
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
     unexpected_paths: list[Path] = []
@@ -104,7 +104,7 @@ _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` 
 
 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths of known planned values that differ; an absent part counts as null."""
+    """Yield the paths of known planned values with another value in the answer; an absent part counts as null."""
     if planned is UNKNOWN:
         return
     if planned == answer and isinstance(planned, bool) == isinstance(answer, bool):

@@ -151,7 +151,7 @@ class _StepGraph(Struct):
 
     @staticmethod
     def build_graph(steps: Mapping[int, Step]) -> _StepGraph:
-        """Build the graph of these steps; waits for other steps (done by an earlier run) are dropped."""
+        """Build the graph of `steps` by id. Waits for steps missing there (done by an earlier run) are dropped."""
         graph = _StepGraph()
         for step in steps.values():
             waits = {w for w in step.waits_for if w in steps}
@@ -221,7 +221,7 @@ class _PlanExecution:
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
-        self._timings: dict[int, _StepTiming] = {}
+        self._timings: dict[int, _StepTiming] = {}  # of running steps, by id
         self._end_events: dict[int, StepEvent] = {}
         self._unreported: list[StepEvent] = []
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
@@ -359,7 +359,7 @@ class _PlanExecution:
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
         if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
-            # Its intent keeps no outcome: the next run reads the object, as after a crash.
+            # Its intent (the recorded start) keeps no outcome: the next run reads the object, as after a crash.
             self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
@@ -416,7 +416,7 @@ class _PlanExecution:
         for dependent in self._graph.list_dependents(step.id):
             self._skip_step(self._steps[dependent], reason)
             self._graph.release_followers(dependent)
-        self._graph.release_followers(step.id)
+        self._graph.release_followers(step.id)  # they wait only for its end
 
     def _skip_step(self, step: Step, reason: str) -> None:
         """Record a step as skipped, unless it ended already; gates have no events."""
@@ -438,7 +438,7 @@ class _PlanExecution:
     # --- the journal, time and events ----------------------------------------------------------
 
     def _flush_journal(self) -> bool:
-        """Write the journal and let the providers continue; False if this failed: then they get the problem."""
+        """Write the journal and let the providers continue. False if the write failed: then they get the problem."""
         try:
             self._recorder.flush()
         except BackendProblem as problem:

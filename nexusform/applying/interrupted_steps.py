@@ -36,30 +36,30 @@ def recover_step_outcomes(
     reported by providers before the run ended. A step that must be repeated or continues is recorded as started, with
     its operation. Raises ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
-    answers: dict[int, ReadResult] = {}
-    groups: dict[str, list[int]] = {}
-    for number, open_intent in enumerate(intents):
+    answers: dict[int, ReadResult] = {}  # by position in `intents`
+    positions_by_provider: dict[str, list[int]] = {}
+    for position, open_intent in enumerate(intents):
         # A delete plans nothing; the object to delete has its provider.
         target = open_intent.intent.planned or _get_target_object(open_intent)
-        groups.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(number)
-    for name, numbers in groups.items():
+        positions_by_provider.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(position)
+    for name, positions in positions_by_provider.items():
         provider = providers.get(name)
         if provider is None:
             raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
-        requests = [_build_read_request(intents[number]) for number in numbers]
-        answers.update(zip(numbers, provider.read(requests), strict=True))
+        requests = [_build_read_request(intents[position]) for position in positions]
+        answers.update(zip(positions, provider.read(requests), strict=True))
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []
-    for number, open_intent in enumerate(intents):
+    for position, open_intent in enumerate(intents):
         intent = open_intent.intent
         # Two intents of one address can be open (a replaced deposed object and its successor): the second
         # outcome builds on the first, because an outcome contains the complete instance at its address.
         before = instances.get(intent.address, open_intent.prior)
-        instance = _build_instance_as_read(intent, before, answers[number].attributes)
+        instance = _build_instance_as_read(intent, before, answers[position].attributes)
         if not intent.deposed:  # the note belongs to the current object
-            instance = _merge_provider_note(instance, intent, answers[number])
+            instance = _merge_provider_note(instance, intent, answers[position])
         instances[intent.address] = instance
-        step = intent.number if _is_step_completed(intent, answers[number]) else NO_STEP  # NO_STEP: not done
+        step = intent.number if _is_step_completed(intent, answers[position]) else NO_STEP  # NO_STEP: not done
         outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
         if step == NO_STEP and intent.number != NO_STEP:  # the next apply repeats or continues the step
             outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))

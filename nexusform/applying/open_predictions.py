@@ -78,7 +78,7 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 
 
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
-    """Yield the predictions of a pool from its line of JSON. Raises DecodeError and ValueError."""
+    """Yield the predictions of a pool from its line of JSON. Raises DecodeError or ValueError if it is invalid."""
     rows = msgspec.json.decode(text, type=list[_RackVms])
     # The first row has the ties of the pool.
     is_tie_certain, folded_names = (rows[0].ties if rows else None) or (False, [])
@@ -96,12 +96,12 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
-    """Yield rows of predictions with common values for all their VMs."""
+    """Yield the rows of a pool: VMs on one rack with the same flags (machine, count) and figures of the count."""
     by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
     for item in predictions:
         certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
         _, _, count_tied = certainty.tied
-        key = (item.rack, certain, certainty.rack_count, count_tied, certainty.measured is None)
+        key = (item.rack, certain, certainty.rack_count, count_tied, certainty.measured is None)  # None: unreduced
         by_row.setdefault(key, []).append(item)
     tied_vm = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
     ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
@@ -113,7 +113,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
         prefix = first[: next(differing, len(first))]
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
-        measured = [item.measured for item in certainties if item.measured is not None]
+        measured = [item.measured for item in certainties if item.measured is not None]  # of all VMs of a row, or none
         yield _RackVms(
             rack,
             certain,
@@ -197,10 +197,10 @@ def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_cer
     machines: list[str] = _expand_column(suffixes, length)
     stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
     tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
-    parts = [_expand_column(part, length) for part in row.measured or ()]
+    measured_columns = [_expand_column(column, length) for column in row.measured or ()]
     columns = zip(row.numbers, machines, stated, tied, strict=True)
     for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
-        measured = _convert_to_triple([part[index] for part in parts]) if parts else None
+        measured = _convert_to_triple([column[index] for column in measured_columns]) if measured_columns else None
         certainty = PlacementCertainty(
             rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
         )

@@ -73,7 +73,7 @@ def verify_object_predictions(
 ) -> PredictionResults:
     """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools."""
     verified: dict[str, list[VerifiedPrediction]] = {}
-    unverified: dict[Address, OpenPredictions] = {}
+    unverified: dict[Address, OpenPredictions] = {}  # changed ones, to replace those in the note
     for address, observed in objects.items():
         before, new_predictions = read_open_predictions(observed.private), new.get(address, {})
         if not before and not new_predictions:  # nothing to verify
@@ -211,7 +211,7 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
         for rack, number in predicted_counts.items():
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
-            _, _, measured = certainty.measured or (None, None, None)  # of rack, machine and rack count
+            _, _, unreduced_share = certainty.measured or (None, None, None)  # of rack, machine and rack count
             _, _, tied_count = certainty.tied
             is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
             text = (
@@ -221,7 +221,7 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
             )
             is_correct, chance = observed_count == number, 1 / max(tied_count, 1)
             yield VerifiedPrediction(
-                COUNT_PREDICTION, certainty.rack_count, chance, is_correct, measured, is_certain, text
+                COUNT_PREDICTION, certainty.rack_count, chance, is_correct, unreduced_share, is_certain, text
             )
 
 
@@ -235,16 +235,16 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
         observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)
     ):
         certainty = prediction.certainty
-        measured = certainty.measured or (None, None, None)
-        rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
+        unreduced = certainty.measured or (None, None, None)  # shares before a reduction by the accuracy
+        rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)  # of a correct guess
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"
         text = f"{prediction.object} was predicted with certainty on {prediction.machine}, {result}"
         is_rack_correct = _decrement_matching_vm_count(racks, prediction.rack)
         is_machine_correct = _decrement_matching_vm_count(machines, prediction.machine)
-        yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
+        yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, unreduced[0])
         yield VerifiedPrediction(
-            MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
+            MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, unreduced[1], is_certain, text
         )
         if prediction.tied_machines and not is_certain:
             # The rule must allow the machine for the pool. This has no skill: its chance is 1.
@@ -264,7 +264,7 @@ def _decrement_matching_vm_count(counts: Counter[str], name: str) -> bool:
 
 
 def build_journal_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield the journal records of verified predictions of sites and open ones of objects."""
+    """Yield the journal records of notes: of sites with verified predictions, and of objects with open ones."""
     for address, current in state.list_current_objects():
         private = current.private
         if address in results.unverified:

@@ -110,7 +110,7 @@ def build_call(
     if before is not None and step.kind is not StepKind.CREATE:
         target = before.deposed.get(deposed_key, before.current)
         private_note = target.note if target is not None else {}
-        failed_change = get_failed_change(before.current) if step.kind is StepKind.UPDATE else None
+        failed_change = get_failed_change(before.current) if step.kind is StepKind.UPDATE else None  # to finish
     return ProviderCall(
         step=step,
         change=change,

@@ -78,17 +78,17 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the names of the rack and zone of each machine in state, by the names of site and machine."""
     racks: dict[str, tuple[str, str]] = {}  # by id: name and zone
     locations: dict[tuple[str, str], tuple[str, str]] = {}
-    single: list[tuple[str, str]] = []  # rack id and name of machines with their own resource
+    machines: list[tuple[str, str]] = []  # rack id and name of those with their own resource
     for address, current in state.list_current_objects():
         attributes = current.attributes
         if address.type == _MACHINE:
-            single.append((str(attributes.get("rack_id")), str(attributes.get("name"))))
+            machines.append((str(attributes.get("rack_id")), str(attributes.get("name"))))
         elif address.type == _RACK:
             rack_id = str(attributes.get("id"))
             racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
             for machine in get_mapping(attributes, "machines"):
                 locations[rack_id.partition("/")[0], machine] = racks[rack_id]
-    for rack_id, machine in single:
+    for rack_id, machine in machines:
         if rack_id in racks:
             locations[rack_id.partition("/")[0], machine] = racks[rack_id]
     return locations
@@ -117,7 +117,7 @@ class StepResult(Struct, frozen=True):
 def build_answer_result(
     call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
-    """Return the result of an answer (None after a delete). Values against the plan are stored, and are an error."""
+    """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
     if answer is None:
         return StepResult(remove_object(before, call.deposed))  # no other object at that address
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []

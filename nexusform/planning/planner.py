@@ -58,7 +58,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
+    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other options may help
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
@@ -96,7 +96,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
-    """Plan once: prepare, validate, run the phases, and assemble the plan. Without remedies and other samples."""
+    """Plan once: prepare, validate, run the phases, and assemble the plan. Remedies and other samples follow later."""
     start = _prepare_planning_start(request, build_prior_state(request))
     if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
@@ -110,10 +110,10 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     prior_addresses = [*prior.instances, *prior.previous.values()]
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
-    outputs = plan_outputs(request, outcome.evaluation, start.selection)
+    output_changes = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
     phase_diagnostics += check_move_blocks(request, outcome.evaluation)
-    phase_diagnostics += [*outcome.evaluation.diagnostics, *outputs.diagnostics]
+    phase_diagnostics += [*outcome.evaluation.diagnostics, *output_changes.diagnostics]
     diagnostics = [
         *start.diagnostics,
         *outcome.diagnostics,
@@ -127,7 +127,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
             has_rejected_variables=bool(outcome.evaluation.rejected_values),
         ),
     ]
-    return plan_assembly.build_plan(blocks, outcome, checks, outputs, diagnostics)
+    return plan_assembly.build_plan(blocks, outcome, checks, output_changes, diagnostics)
 
 
 def _check_conditions_outside_resources(
@@ -172,13 +172,13 @@ class _PlanningStart(Struct, frozen=True):
 
 
 def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
-    """Prepare the parts common to all blocks: prior state, planning order, selection."""
+    """Prepare the parts common to all blocks: prior state, planning order, selection. Invalid options stop the plan."""
     order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
     diagnostics = validate_configuration(request)
     is_flawed = has_errors(diagnostics)
     if not is_flawed:  # otherwise problems of moves may be consequences
         diagnostics += prior.diagnostics
-    if cycles:
+    if cycles:  # without an order nothing can be planned
         return _PlanningStart(prior, order, Selection(), diagnostics, is_flawed, is_stopped=True)
     selection, problems = build_selection(request.targets, request.excludes, request.replaces, order)
     problems += check_moved_selection(selection, prior.previous)
@@ -202,22 +202,22 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)
-    vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
-    placed_evaluation = vms.evaluation  # with known placements
-    contributions = plan_domain_phases(blocks, vms.objects.values(), placed_evaluation)
+    planned_vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
+    placed_evaluation = planned_vms.evaluation  # with known placements
+    contributions = plan_domain_phases(blocks, planned_vms.objects.values(), placed_evaluation)
     for block in order.list_after(PLACEMENT_PHASE):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
-    if not blocks.selection.is_partial:
+    if not blocks.selection.is_partial:  # other outputs may refer to missing objects
         evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
     return PlacementPhasesResult(
         evaluation=placed_evaluation,
         sites=context.sites,
-        vms=vms.objects,
+        vms=planned_vms.objects,
         prior_context=context.prior_context,
         contributions=contributions,
         diagnostics=(*orphans.diagnostics, *context.diagnostics),
-        phase_diagnostics=(*vms.diagnostics, *collect_diagnostics(contributions)),
+        phase_diagnostics=(*planned_vms.diagnostics, *collect_diagnostics(contributions)),
     )
 
 

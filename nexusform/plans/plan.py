@@ -595,4 +595,4 @@ class Plan(Struct, frozen=True):
         observed_rows = (row for row in self.placements if row.address in self.observed_attributes)
         if any(row.action is not PlacementAction.KEEP for row in observed_rows):
             return True
-        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # it records these
+        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # changed outside, to be recorded

@@ -46,7 +46,7 @@ class ExecPlugin(Struct, frozen=True):
     cluster: Mapping[str, Any] | None = None
 
     def fetch_token(self) -> str:
-        """Run the program and return its token. Raises ExecPluginProblem."""
+        """Run the program and return its token. Raises ExecPluginProblem if it fails, hangs or prints no token."""
         name = Path(self.command[0]).name
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
@@ -135,10 +135,10 @@ TRUSTED: Final = KubeconfigTrust()
 
 
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
-    """Read a context of the files, "" for the current one; the first entry of a name wins. Raises KubeconfigProblem."""
+    """Read one context ("": the current one) of files; the first entry of a name counts. Raises KubeconfigProblem."""
     _require_lightkube()
     source = format_list(list(map(str, paths)))
-    entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
+    entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}  # by section and name
     current = context
     for path in paths:
         document = _read_kubeconfig_file(path, trust)
@@ -208,7 +208,7 @@ def _require_lightkube() -> None:
 
 
 def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
-    """Read one kubeconfig file. Raises KubeconfigProblem."""
+    """Read one kubeconfig file. Raises KubeconfigProblem if it is unreadable, empty, or has none of the sections."""
     import yaml
 
     from nexusform.files.regular_files import read_regular
@@ -274,7 +274,7 @@ def read_pod_account() -> KubernetesAccount:
 
 def build_api_client(account: KubernetesAccount) -> ApiClient:
     """Return an authenticated client of the server. Its requests raise ExecPluginProblem if a plug-in returns no
-    token. Raises KubeconfigProblem.
+    token. Raises KubeconfigProblem for an unusable URL, entry or certificate.
     """
     from lightkube.config.client_adapter import user_auth, verify_cluster
     from lightkube.config.models import Cluster, User
@@ -287,7 +287,7 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "
             "in Kubernetes 1.26. Use an exec plug-in."
         )
-    rejection = check_plain_credentials(account.server) if account.user else ""
+    rejection = check_plain_credentials(account.server) if account.user else ""  # credentials over plain HTTP
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
     user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
@@ -327,7 +327,7 @@ def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str
 
 
 def _build_plugin(account: KubernetesAccount) -> ExecPlugin:
-    """Return the authentication program of an account. Raises KubeconfigProblem and ValidationError."""
+    """Return the sign-in program of an account. Raises KubeconfigProblem (not installed), ValidationError (invalid)."""
     from lightkube.config.models import UserExec
 
     entry = account.user["exec"]

@@ -61,7 +61,7 @@ class Faults(Struct):
     _lock: Lock = field(default_factory=Lock)
 
     def trigger(self, operation: str, address: str) -> list[Fault]:
-        """Return the faults of this call in configured order; each counts as used."""
+        """Return the faults for a call in configured order; each counts as used once more, `times` 0 is no limit."""
         triggered: list[Fault] = []
         for number, fault in enumerate(self.faults):
             if fault.operation != operation or not fault.pattern.fullmatch(address):
@@ -109,7 +109,7 @@ def parse_delay(text: str) -> float:
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of `nodes["a-np1-3"].machine`. Raises ProviderProblem."""
+    """Return the steps of a path such as `nodes["a-np1-3"].machine`. Raises ProviderProblem for another text."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):

@@ -101,11 +101,11 @@ class Reality:
         self._wait_until_durable(ticket)
 
     def _wait_until_durable(self, ticket: int) -> None:
-        """Wait until the change with this number is on disk; the first caller writes for all."""
+        """Wait until the change with the number `ticket` is on disk; the first caller writes the changes of all."""
         with self._flushing:
             if ticket in self._failures:
                 raise self._failures.pop(ticket)
-            if self._last_durable >= ticket:  # another caller wrote it
+            if self._last_durable >= ticket:  # written by another caller
                 return
             with self._lock:
                 batch, self._pending = self._pending, []
@@ -235,7 +235,7 @@ def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes
 
 
 def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
-    """Return the bytes of a regular file, b"" if it is missing."""
+    """Return the bytes of a regular file, b"" if it is missing. Raises ProviderProblem if it cannot be read."""
     try:
         return read_regular(path, SIZE_LIMIT_BYTES, follow=follow)
     except FileNotFoundError:

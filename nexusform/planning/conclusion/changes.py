@@ -40,9 +40,9 @@ def build_changes(
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
-    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
+    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # of arguments, computed once per block
     for instance in instances.values():
-        if instance.prior is None and instance.planned is None:  # invalid, or with deposed objects only
+        if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
             continue
         is_created = instance.action in _CREATE_ACTIONS
         last_number += is_created  # True adds 1
@@ -57,7 +57,7 @@ def build_changes(
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
         if _is_object_unselected(instances.get(address)):
-            continue
+            continue  # its deposed objects stay
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             deposed_change = Change(
@@ -84,7 +84,7 @@ def _is_object_unselected(instance: Instance | None) -> bool:
 
 
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
-    """Build the change of an instance; `creation` is its number if it is created, else 0."""
+    """Build the change of an instance; `creation` is its number if it is created, else 0. A `block` may be missing."""
     prior = instance.prior or _NO_OBJECT
     is_removed = instance.is_removed
     before = instance.before
@@ -136,7 +136,7 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
 
 
 def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the error for a destroyed object with prevent_destroy, or the problems of evaluating prevent_destroy."""
+    """Return the error for an object to destroy with prevent_destroy, or the problems in the value of this argument."""
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
     problems: list[Diagnostic] = []
@@ -159,7 +159,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 
 
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield the warning about a forgotten object, and the error if one with `destroy = false` is replaced."""
+    """Yield the warning about a forgotten object, and the error for a replaced object with `destroy = false`."""
     address = instance.address
     if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
         consequence = (
@@ -210,7 +210,7 @@ def _evaluate_prevent_destroy(
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Return errors for objects of one type with the same id: providers cannot distinguish these."""
+    """Return errors for objects of one type with the same id: providers cannot tell one from the other."""
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():
@@ -232,7 +232,7 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
 
 
 def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
-    """Return the objects with observed attributes that differ from state."""
+    """Return the objects observed as missing, or with other attributes than in state."""
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
         recorded, observed = state.instances.get(address, EMPTY_INSTANCE).current, refreshed[address]

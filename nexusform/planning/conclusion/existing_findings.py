@@ -47,7 +47,7 @@ def mark_existing_findings(plan: Plan) -> Plan:
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
         new_shortages |= {(row.site_id, cluster) for cluster in row.new_no_surge_clusters}
-    addresses: set[str] = set()
+    addresses: set[str] = set()  # of clusters and pools
     caused_by_plan: set[str] = set()
     for site in plan.sites:
         for pool in site.pools:

@@ -30,11 +30,11 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     network, or lists it as unusable. Sites without a list of networks of its type are not checked.
     """
     for change, vms, networks in _list_changes_with_networks(result):
-        states = dict(networks.networks)
+        states = dict(networks.networks)  # by network id
         for path, network_id in dict(_list_network_ids(change.after, ())).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
-            if match is None or match[1] not in networks.types or is_secret:
+            if match is None or match[1] not in networks.types or is_secret:  # match[1] is the type
                 continue
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
@@ -64,7 +64,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
                 uses_networks = True
                 unlisted_types |= {match[1]} - set(networks.types)
     yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
-    if uses_networks:  # no export contains these facts, nor the next ones
+    if uses_networks:  # no export contains facts about isolation domains or hugepages
         yield "isolation domains and their racks"
     if uses_hugepages:
         yield "hugepages of machines"

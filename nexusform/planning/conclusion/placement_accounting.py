@@ -48,10 +48,10 @@ def compute_totals(
     """
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
     totals_by_kind: dict[str, Counter[str]] = {}  # counts by kind, and by field of PlacementTotal
-    mistakes: list[str] = []
+    mistakes: list[str] = []  # rows in contradiction to the objects
     for change in changes:
         resource_type = types.get(change.address.type)
-        if change.deposed or resource_type is None:  # a deposed object has no VMs to account for
+        if change.deposed or resource_type is None:  # a deposed (replaced) object has no VMs to account for
             continue
         for kind in list_placement_kinds(resource_type):
             own_rows = rows_of.pop((change.address, kind), [])
@@ -168,12 +168,12 @@ class _PlacementRowCounts(Struct):
 def mark_waiting_pods(
     rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return the rows; those placing a pod already waiting in state become rows of an existing pod: moved or kept."""
+    """Return the rows. Rows placing a pod already in state without a node become rows of an existing pod."""
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:
             rows_by_object.setdefault(row.address, []).append(row)
-    waiting_rows: set[int] = set()  # by identity: the rows that place pods already in state without a node
+    waiting_rows: set[int] = set()  # identities of rows placing pods already in state without a node
     for change in changes:
         object_rows = rows_by_object.get(change.address, [])
         placing = [row for row in object_rows if row.action is PlacementAction.PLACE]

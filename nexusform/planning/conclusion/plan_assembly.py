@@ -130,25 +130,25 @@ def build_plan(
     """Build the plan from the planned instances and the results of the placement phases, and validate it."""
     request, prior, parts = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
-    lost_addresses, lost_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
-    changes, problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
+    lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
+    changes, change_problems = _build_changes_of_instances(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     action_order = _order_machine_actions(blocks, outcome)
     order_problems = action_order.diagnostics if action_order else ()
-    all_diagnostics = [*diagnostics, *problems, *lost_warnings, *order_problems]
+    all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
-    numa_sampling, warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
+    numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
     observed_attributes = dict(chain.from_iterable(part.observed_attributes.items() for part in parts))
     placement_totals = compute_totals(
         changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
     )
-    upgrades, delays = _collect_upgrades_and_warnings(vms, outcome)
+    upgrades, upgrade_warnings = _collect_upgrades_and_warnings(vms, outcome)
     combined = _combine_diagnostics(
-        [*validation.diagnostics, *delays, *_suggest_probable_renames(blocks, rows)],
-        warnings,
+        [*validation.diagnostics, *upgrade_warnings, *_suggest_probable_renames(blocks, rows)],
+        numa_warnings,
         build_imbalance_error(placement_totals.mistakes),
     )
     plan = Plan(
@@ -237,7 +237,7 @@ def _build_result(
     lost_addresses: Iterable[Address],
 ) -> PlanResult:
     """Build the plan result with the data needed for display only."""
-    edges: list[tuple[str, str]] = []
+    edges: list[tuple[str, str]] = []  # a block, and a block needed by it
     for block, needs in blocks.order.needs.items():
         edges += [(str(block), str(need)) for need in needs]
     return PlanResult(
@@ -376,7 +376,7 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy of sites: of the last replay under their rack_spread, and of earlier plans."""
+    """Yield the prediction accuracy of sites: of the last replay (with the rack_spread of the site), and of plans."""
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
@@ -428,7 +428,7 @@ def _validate_plan(
         for address, instance in instances.items()
         if instance.action is Action.FORGET and instance.type.add_to_inventory is not None
     ]
-    failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
+    failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)  # errors, and pools without capacity
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
@@ -464,7 +464,7 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
-    if is_errored:  # a plan that cannot be applied excludes nothing
+    if is_errored:  # PARTIAL warns about excluded objects, but such a plan cannot be applied
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
     # The objects read by providers that differ from state.
@@ -501,7 +501,7 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_variables: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences of others. Consequences follow from a block with
+    """Return the diagnostics of the phases without consequences of other errors. Consequences follow from a block with
     errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
     or from an unknown value in the description of a rack or site.
     """

@@ -26,10 +26,10 @@ def build_upgrades(
     objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
     """Yield the clusters with whole pools to re-create, a record for each reason; a pool with its own resource counts
-    for its cluster. `disruptions` return the obstacles to draining these nodes (names) of a cluster (its id).
+    for its cluster. `disruptions` return the obstacles to draining the given nodes (names) of a cluster (its id).
     """
     objects, disruptions = list(objects), list(disruptions)
-    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner and trigger
+    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
     for vms in objects:
         if vms.request.demand is None:
             continue
@@ -51,7 +51,7 @@ def build_upgrades(
 
 
 def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster with nodes that cannot be drained because of a budget."""
+    """Yield a warning for each Kubernetes upgrade with drains blocked by a PodDisruptionBudget."""
     instances = {vms.instance.address: vms.instance for vms in objects}
     for upgrade in upgrades:
         if not (upgrade.is_rolling and upgrade.budgets):  # only an upgrade drains its nodes
@@ -164,7 +164,7 @@ class _ScaleInPools:
         site = vms.request.site
         if site is None or site.id not in self._pools:
             return ()
-        own_name = _get_pool_name(vms, pool)
+        own_name = _get_pool_name(vms, pool)  # address and pool
         other_pools = [
             (other, prior) for other, prior in self._pools[site.id] if _get_pool_name(other, prior) != own_name
         ]

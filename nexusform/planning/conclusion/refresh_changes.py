@@ -83,9 +83,9 @@ def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -
 def list_lost_rows(
     prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every VM on a missing machine: removed outside nexusform, or forgotten (not in state) before."""
-    recorded = ((address, current.attributes) for address, current in prior.state.list_current_objects())
-    recorded_machines = list_machines(build_inventory(recorded, types))
+    """Yield a row for every VM on a missing machine: removed outside nexusform, or missing in state before."""
+    in_state = ((address, current.attributes) for address, current in prior.state.list_current_objects())
+    recorded_machines = list_machines(build_inventory(in_state, types))  # by racks and machines in state
     for address, current in _sort_objects(prior.instances):
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:

@@ -106,7 +106,7 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
 
 
 def _is_compatible(before: Any, after: Any) -> bool:
-    """Return whether a value may be unchanged: an unknown value may be anything."""
+    """Return whether a value may be unchanged. An unknown value may be anything; a null in a map is not compared."""
     if after is UNKNOWN:
         return True
     if isinstance(after, Mapping) and isinstance(before, Mapping):

@@ -219,7 +219,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     # The clusters without surge capacity, and those that may lack it (unknown cells).
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
-    known_counts: dict[Hashable, Interval] = {}
+    known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
         capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, 0), known_counts)
         if capacity.maximum < pool.surge_size:
@@ -276,7 +276,7 @@ def build_occupied_sites(
     """
     present: list[SiteObject] = []
     for change in plan.changes:
-        if change.deposed:
+        if change.deposed:  # left over from a replacement, without VMs
             continue
         # Forgotten VMs keep running after the plan.
         runs_on = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
@@ -287,12 +287,12 @@ def build_occupied_sites(
     layout = build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
-        planned = objects.get(site_object.address)
+        vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
-        is_invalid = side is BeforeOrAfter.AFTER and planned is not None and planned.instance.is_invalid
+        is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
         if kind.vms is not None and not is_invalid:
-            is_managed = side is BeforeOrAfter.BEFORE or planned is None or not planned.request.actions.forgets
-            _place_vms(kind, site_object, _list_vms_on_side(planned, side), layout, sites, is_managed=is_managed)
+            is_managed = side is BeforeOrAfter.BEFORE or vm_object is None or not vm_object.request.actions.forgets
+            _place_vms(kind, site_object, _list_vms_on_side(vm_object, side), layout, sites, is_managed=is_managed)
     # A new VM with the name of an unmanaged one is another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():
@@ -346,7 +346,7 @@ def _place_vms(
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
     sides = [side for side in (before, after) if side is not None]
-    present = sides[-1]
+    present = sides[-1]  # the site after the plan, or a removed one before it
     unmanaged_vms = chain.from_iterable(side.unmanaged_vms for side in sides)
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
     pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
@@ -377,7 +377,7 @@ def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
     """Build the VMs of one pool by their change; a VM moved to another machine is both removed and added."""
-    first = (after or before)[0]
+    first = (after or before)[0]  # any VM, for the common fields
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
     return PoolVms(

@@ -39,9 +39,9 @@ class UsedMachines(Struct, frozen=True):
 
 
 def compute_machine_use(vms: VmObject) -> UsedMachines:
-    """Compute the machines used by the VMs of an object."""
+    """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
     occupied: set[tuple[str, str, str]] = set()
-    freed_early: set[OnSite] = set()
+    freed_early: set[OnSite] = set()  # before anything is placed
     if vms.prior.demand is not None:
         site_id = vms.prior.demand.site_id
         for key in vms.prior.existing:
@@ -230,7 +230,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield steps of objects with VMs on evacuated machines, with the updates to cordon these: VMs might return."""
+    """Yield steps of objects with VMs on evacuated machines, with the updates for a cordon first: VMs might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {

@@ -45,7 +45,7 @@ def build_plan_steps(
     step_order: StepOrder,
 ) -> list[Step]:
     """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
-    remaining_attributes: dict[Address, Values] = {}
+    remaining_attributes: dict[Address, Values] = {}  # between release and update
     for change in changes:
         vms = objects.get(change.address)
         if change.action is not Action.UPDATE or vms is None:
@@ -74,7 +74,7 @@ def build_step_graph(
     step_order: StepOrder,
 ) -> StepGraph:
     """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of updated
-    objects between their release step (early removal of VMs) and their update; `machines` are those of their VMs.
+    objects between their release step (early removal of VMs) and their update; `machines` are those used by VMs.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -172,8 +172,8 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
-    """Let destroys wait until dependents are deleted or updated; not for updates ordered after them by a domain, and in
-    a replacement not for any update.
+    """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
+    ordered after it by a domain; if it is part of a replacement, it waits for no update.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
@@ -262,7 +262,7 @@ class _UsedObjectIndex:
             for address, values in before.items()
             if address.type in types and types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
         }
-        self._by_text_after = {
+        self._by_text_after = {  # resources with a step to wait for before new VMs are placed
             str(address): address
             for address in after
             if address in created or _can_add_machine_capacity(before.get(address), after[address])
@@ -279,7 +279,7 @@ class _UsedObjectIndex:
                 yield self._by_text_after[owner]
 
     def list_before(self, address: Address, values: Values) -> Iterator[Address]:
-        """Yield the objects used before the plan: those referenced, and racks and machines by their prior ids."""
+        """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
         racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}

@@ -42,14 +42,14 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -> Problem | None:
-    """Return the problem of a changed version, or of the end of an unchanged one; None without one, or if the current
-    version is unknown. `supplies` are the recorded resources of the site, None if no provider read them.
+    """Return the error of a rejected change of version, or a warning for an unchanged one near or past the end of its
+    availability, else None. `supplies` are resources of the site read by a provider, None if none did.
     """
     assert change.before is not None
     assert change.after is not None
     current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")
     version = parse_version(str(current or ""))
-    if version is None:
+    if version is None:  # an unknown version
         return None
     offers = OfferedVersions()
     if supplies is not None:
@@ -65,7 +65,7 @@ def _check_cluster(change: Change, supplies: SiteResources | None, today: str) -
             return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(str(current), target, hops))
         return None
     end = find_availability_end(version, today, offers.versions, offers.available_until) if today else None
-    if end is None or end.days > WARNING_DAYS:
+    if end is None or end.days > WARNING_DAYS:  # no known end, or a distant one
         return None
     brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
     if end.is_past:

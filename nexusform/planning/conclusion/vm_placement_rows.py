@@ -52,10 +52,10 @@ def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
     """Yield one row per VM of each object: removed, lost and forgotten ones, then placed ones and those observed on
-    another machine. With `everything` also unchanged VMs, and the rejected machines: a site may have a million.
+    another machine. With `everything` also unchanged VMs, and the rejected machines (up to a million on a site).
     """
     for vms in objects:
-        renamed_vms = {
+        renamed_vms = {  # also with another site: the old VM is removed, a new one placed
             key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
         }
         triggers_by_action = {
@@ -124,7 +124,7 @@ def _list_current_vm_rows(
     for pool in demand.pools:
         for key in pool.keys:
             is_listed = everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
-            if not is_listed or key not in vms.placements.vms:
+            if not is_listed or key not in vms.placements.vms:  # unchanged, or without a location
                 continue
             row = _build_row_of_current_vm(vms, demand, pool, key, site_certainty)
             if row.rejections and not everything:
@@ -170,7 +170,7 @@ def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Pl
     """Return the action on a VM after the plan, and its prior placement; None for a new VM or one without a machine."""
     existing_vm = vms.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    if key not in vms.placements.tokens:
+    if key not in vms.placements.tokens:  # not placed by this plan
         return PlacementAction.KEEP, source
     if (existing_vm is not None and not _is_vm_renamed(vms, key)) or key in vms.prior.unplaced:
         return PlacementAction.MOVE, source
@@ -203,7 +203,7 @@ def build_placement_tables(
     """Yield a row per pool of every unchanged or added cluster. The VMs of one block of plain VMs are one
     pool, as in the placement rule; its row is at the position of the first VM.
     """
-    open_racks = {
+    open_racks = {  # by site: the racks with a schedulable machine, and their zones
         site_id: {
             machine.rack: machine.availability_zone
             for machine in site.machines.values()
@@ -227,11 +227,11 @@ def build_placement_tables(
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty | None
 ) -> PlacementTable:
-    """Build the row of one pool, or of several that the platform treats as one."""
-    vms, pool = members[0]
+    """Build the row of one pool, or of all plain VMs of a block. `racks` are the zones of open racks by name."""
+    vms, pool = members[0]  # all members have its owner and site
     demand = vms.request.demand
     assert demand is not None
-    keys: list[tuple[VmObject, VmKey]] = []
+    keys: list[tuple[VmObject, VmKey]] = []  # an object, and the pool and number of its VM
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
@@ -240,7 +240,7 @@ def _build_table_row(
     minimum_on_rack = len(keys) // expected_racks if expected_racks else 0
     maximum_on_rack = -(-len(keys) // expected_racks) if expected_racks else 0  # rounded up
     sampled = pool_certainty = _NO_CERTAINTY
-    if certainty is not None:
+    if certainty is not None:  # None: nothing was sampled on the site
         sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) or _NO_CERTAINTY
         # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
         is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)

@@ -33,24 +33,24 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     assert instance.repetition is not None
     resource_type = instance.type
     scope = evaluation.build_scope(instance.module, instance.repetition)
-    remarks = EvaluationResult()
+    remarks = EvaluationResult()  # problems, sensitive paths and refinements of unknown values
     arguments = instance.prepared.fill(scope, remarks)
-    hidden_problems = _replace_write_only(instance, arguments, remarks, evaluation)
+    write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     address, block = str(instance.address), instance.block_header
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
-    diagnostics += [*hidden_problems, *_check_null_elements(instance, arguments)]
+    diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack_arguments is not None and files is not None:
         unpacked, problems = resource_type.unpack_arguments(arguments, files)
         arguments |= unpacked
         diagnostics += [instance.build_diagnostic(problem) for problem in problems]
     if resource_type.fill is not None:
-        filled = resource_type.fill(arguments)
+        filled = resource_type.fill(arguments)  # omitted arguments follow from others
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
-    if simulated_names := _list_observed_arguments(instance):
-        diagnostics += _remove_observed_arguments(instance, arguments, simulated_names)
+    if observed_names := _list_observed_arguments(instance):  # a real provider reads them
+        diagnostics += _remove_observed_arguments(instance, arguments, observed_names)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _check_secret_placements(instance)
@@ -58,7 +58,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
     if resource_type.adjust is not None and instance.prior is not None:
-        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
+        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)  # to prior equal ones
         arguments |= adjusted
         if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
             diagnostics += [instance.build_diagnostic(problem) for problem in problems]
@@ -77,7 +77,7 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 
 
 def _replace_write_only(
-    instance: Instance, arguments: dict[str, Any], notes: EvaluationResult, evaluation: Evaluation
+    instance: Instance, arguments: dict[str, Any], remarks: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
     """Replace write-only arguments by null, and set the public values derived from them for plan and state. Return the
     problems: public values may not contain ephemeral texts.
@@ -88,11 +88,11 @@ def _replace_write_only(
     names = instance.type.schema.write_only_names
     public, problems = split(arguments)
     arguments |= {**public, **dict.fromkeys(names)}  # None for each name
-    notes.sensitive = [path for path in notes.sensitive if path[0] not in names]
-    notes.refinements = [(path, refinement) for path, refinement in notes.refinements if path[0] not in names]
+    remarks.sensitive = [path for path in remarks.sensitive if path[0] not in names]
+    remarks.refinements = [(path, refinement) for path, refinement in remarks.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))  # so that nothing shows the text
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # no output may show the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."
@@ -103,7 +103,7 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables with a text (not too short) inside these values."""
+    """Yield the names of ephemeral root variables with a text (not too short) inside the `public` values."""
     text = "\n".join(str(value) for value in public.values())
     for name, value in evaluation.settings.variables.items() if text else ():
         declared = evaluation.settings.configuration.root.variables.get(name)

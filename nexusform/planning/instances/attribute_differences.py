@@ -227,7 +227,7 @@ def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> 
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the planned attributes and the action; `computed` are values of this plan, `is_requested` is -replace."""
+    """Return the action and planned attributes. `computed` are values of this plan, `is_requested`: by -replace."""
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
@@ -302,14 +302,14 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, _build_key_reader(instance, evaluation))
         if trigger is not None:
-            instances = _iterate_targets(trigger, instance.address.module, planned)
-            if any(_has_planned_changes_at_path(target, trigger.path) for target in instances):
+            targets = _iterate_targets(trigger, instance.address.module, planned)
+            if any(_has_planned_changes_at_path(target, trigger.path) for target in targets):
                 return True
     return False
 
 
 def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
-    """Yield an error for each reference of replace_triggered_by to a missing instance."""
+    """Yield an error for each reference of replace_triggered_by with a key of a missing instance."""
     read_key = _build_key_reader(instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
@@ -345,8 +345,8 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
             return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
         return TriggerReference(expression.root.name, name, None, _convert_steps_to_path(steps))
     if isinstance(expression, RelativeTraversal):
-        source = _parse_trigger(expression.source, read_key)
-        return source and replace(source, path=source.path + _convert_steps_to_path(expression.steps))
+        target = _parse_trigger(expression.source, read_key)
+        return target and replace(target, path=target.path + _convert_steps_to_path(expression.steps))
     assert isinstance(expression, Index)
     collection = _parse_trigger(expression.collection, read_key)
     return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))

@@ -141,8 +141,8 @@ class BlockPlanner:
                 # Exclude an instance outside the selection. References to a new one must not treat it as absent,
                 # and capacity of a new or different rack or machine is not used.
                 if instance.prior is None:
-                    view = evaluation.get_resource_view(instance.address)
-                    view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)
+                    resource_view = evaluation.get_resource_view(instance.address)
+                    resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
                 if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
                     argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
                     before = instance.before
@@ -270,14 +270,14 @@ class BlockPlanner:
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
-        known: dict[str, object] = {}
+        derived_values: dict[str, object] = {}
         if not instance.is_invalid:
-            known["id"] = instance.type.build_id(values)
+            derived_values["id"] = instance.type.build_id(values)
             if instance.type.derive is not None:
-                known |= instance.type.derive(values)
+                derived_values |= instance.type.derive(values)
         computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
-        decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
+        decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
         self.diagnostics += check_unfinished_change(instance)
         if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`
@@ -325,13 +325,13 @@ class BlockPlanner:
         return self._counts["instances"] + max(len(self.order.blocks) - len(self._expanded), 0)
 
     def add_instance(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Add an instance: for references, the inventory and the plan."""
+        """Add an instance to the plan, and if it exists after it, to the values of references and to the inventory."""
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
         self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count()))
         if instance.is_replaced and instance.type.add_to_inventory is not None:
-            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))
+            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))  # a site, rack or machine
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return  # nothing exists after the plan
         expose_instance(instance, evaluation)
@@ -346,7 +346,7 @@ class BlockPlanner:
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
         self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]
-        # The machines of a rack are alike: check the first one.
+        # The machines of a rack are alike, so only the first one is checked against the limits of a cell.
         machines: Sequence[Machine] = ()
         if str(instance.address) in self.inventory.racks:
             machines = self.inventory.racks[str(instance.address)].machines
@@ -436,7 +436,7 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
-    for block, addresses in blocks.prior.by_block.items():
+    for block, addresses in blocks.prior.by_block.items():  # a block is an address without keys
         if block in configured or block.mode == "data":
             continue
         if block.type not in types:

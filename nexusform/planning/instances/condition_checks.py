@@ -20,7 +20,7 @@ ID_OF_CONDITION = {
 
 
 def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
-    """Return the status (pass, fail, error, unknown) of one condition, and its message, "" unless it fails."""
+    """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else ""."""
     value = evaluation.evaluate_expression(condition.condition, scope)
     if value is None:
         return "error", ""

@@ -95,7 +95,7 @@ class _ModuleValidator(Struct, frozen=True):
     skus: frozenset[str] | None
 
     def validate(self) -> list[Diagnostic]:
-        """Return the problems of the module; the evaluation has its own diagnostics."""
+        """Return the problems of the module; those of expressions are added to the diagnostics of the evaluation."""
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []

@@ -47,7 +47,7 @@ class ConditionResults(Struct):
 
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
-    """Check all conditions; a destroy plan only those of variables, a partial plan also those of selected outputs."""
+    """Check the conditions outside resources: in a destroy plan of variables, in a partial one also of some outputs."""
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
     if request.mode is Mode.DESTROY:
@@ -141,7 +141,7 @@ def _build_address(instance: ModuleInstance, name: str) -> str:
 def _move_problem_to_call(
     problem: Diagnostic, variable: Variable, subject: ConditionSubject, instance: ModuleInstance
 ) -> Diagnostic:
-    """Return a failed validation at the source of the value (a module call, or the variable), naming its rule."""
+    """Return a failed validation at the source of the value (module call or variable). Its text names the rule."""
     span = problem.subject
     rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
     call = instance.call

@@ -207,10 +207,10 @@ def _read_data_source(
     source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
 ) -> tuple[DataResult | None, list[Problem]]:
     """Return the attributes of a data block, None if it could not be read."""
-    unknown = next(list_unknown_paths(dict(arguments)), None)
-    if unknown is not None:
+    unknown_path = next(list_unknown_paths(dict(arguments)), None)
+    if unknown_path is not None:
         unknown_argument_problem = Problem(
-            unknown,
+            unknown_path,
             "data-source-argument-unknown",
             "A data source is read while the plan is made, so its arguments must be known by then; this "
             "value is known only after apply.",

@@ -146,7 +146,7 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource. The `used` steps before its name are 1 for data (the type), else 0."""
+    """Resolve a reference into a resource, with the number of used steps. `used` ones are before its name (data: 1)."""
     steps = traversal.steps
     name_step = steps[used] if used < len(steps) else None
     if not isinstance(name_step, TraverseAttribute):
@@ -158,7 +158,7 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
     view = scope.names.get_resource(scope.instance, block)
     if not view.shape:  # its count or for_each is unknown or invalid
         return _build_unknown_lookup(traversal)
-    key: Key = None
+    key: Key = None  # of a single instance
     if view.shape != SINGLE:
         if used >= len(steps):
             return view.get_value(), used, []
@@ -196,7 +196,7 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     if call is None:
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
-    used, key = 1, None
+    used, key = 1, None  # the used steps: the name, and a key
     if shape != SINGLE and len(traversal.steps) > 1:
         key = _parse_literal_key(traversal.steps[1], shape)
         used = 2

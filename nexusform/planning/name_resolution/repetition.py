@@ -72,7 +72,7 @@ def expand_repetition(
         return _expand_count(expression, value, header, maximum)
     if expression is for_each:
         return _expand_for_each(expression, value, header)
-    if value.has_ephemeral:  # `enabled`: one instance or none
+    if value.has_ephemeral:  # only `enabled` is left: one instance or none
         reason = _EPHEMERAL_REPETITION.format("enabled")
     elif value.has_marks:
         reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
@@ -131,7 +131,7 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 def _expand_for_each(
     expression: Expression, value: Value, header: str
 ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
-    """Expand a for_each into instances by key, in byte order; None if it is invalid. Sensitive values are allowed."""
+    """Expand a for_each into instances by key, in byte order; None if it is invalid. Only values may be sensitive."""
 
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
@@ -142,7 +142,7 @@ def _expand_for_each(
     if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):  # elements of a set are keys
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
-        return BlockExpansion(MAP, (), unknown="for_each"), []
+        return BlockExpansion(MAP, (), unknown="for_each"), []  # an unknown value of another type is rejected below
     if value.is_null:
         return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
@@ -212,7 +212,7 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of presented values without an equal recorded one: they may be derived from secrets."""
+    """Return the paths of values presented to expressions but not in state: they may be derived from secrets."""
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         return [()]
     paths: list[Path] = []

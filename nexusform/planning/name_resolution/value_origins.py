@@ -49,9 +49,9 @@ class ValueOriginTracer:
         return self._build_part(trace, root, hidden=False), problems
 
     def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
-        """Build a traced expression with its value and parts; a `hidden` one is inside a sensitive value or error."""
+        """Build a traced expression with its value and parts; `hidden`: it is inside a sensitive value or error."""
         expression = trace.expression
-        # A caught error would reveal its sensitive value.
+        # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.
         is_caught = trace.has_failed and not self._fails
         hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
@@ -59,7 +59,7 @@ class ValueOriginTracer:
         # Values inside a loop over a sensitive value have no mark of their own, and the number of iterations is hidden.
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
         is_secret = is_loop and trace.parts[0].value.has_marks
-        traces = trace.parts[:2] if is_secret else trace.parts
+        traces = trace.parts[:2] if is_secret else trace.parts  # of a secret loop: the collection, and one more part
         parts = []
         for position, part in enumerate(traces):
             if not isinstance(part.expression, _PLAIN):
@@ -69,13 +69,13 @@ class ValueOriginTracer:
         if isinstance(expression, syntax.Traversal):
             definition = self._find_definition(expression, instance)
             if definition is not None:
-                is_repeated = not self._record_if_new(definition)
+                is_repeated = not self._record_if_new(definition)  # its parts are in the tree already
                 if not is_repeated:
                     parts.append(self._trace_definition(definition, hidden=hidden))
         return TracedExpression(
             text=self._get_source_text(expression.span),
             value=trace.value,
-            span=None if expression.span.filename == self._own else expression.span,
+            span=None if expression.span.filename == self._own else expression.span,  # None: typed in the console
             reasons=tuple(self._explain_value(trace, instance, hidden=hidden)),
             parts=tuple(parts),
             omitted=0 if is_secret else trace.omitted,
@@ -116,7 +116,7 @@ class ValueOriginTracer:
         return self._build_part(trace, definition.instance, hidden=hidden)
 
     def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
-        """Return the definition of a referenced local, module variable or module output; None for others."""
+        """Return the definition of a local, a variable set by a module call, or a module output; else None."""
         root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:
@@ -124,7 +124,7 @@ class ValueOriginTracer:
         if root == "var" and instance.call is not None and instance.parent is not None:
             call_input = instance.call.inputs.get(name)
             if call_input is not None:
-                expression, _ = call_input
+                expression, _ = call_input  # and its span
                 return _Definition(name, expression, instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
             # The definition of a referenced module output.

@@ -62,7 +62,7 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
 def _iterate_implied_moves(
     configuration: Configuration, state: State, explicit_statements: Sequence[MoveStatement]
 ) -> Iterator[MoveStatement]:
-    """Yield the moves implied by an added or removed count."""
+    """Yield the moves implied by an added or removed count: of an instance without key to key 0, or back."""
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
     for address in state.instances:
         if address.key not in (None, 0):  # only the first instance moves
@@ -137,9 +137,9 @@ class _StateMover:
             return  # `check_moved_blocks` reports it
         old = Address(path, *get_resource_name(source))
         new = Address((*path[:depth], *target.module), *get_resource_name(target))
-        present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())
+        present = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())  # keys in use
         if statement.is_for_all_instances:
-            if present:  # keys of the target in use
+            if present:
                 self._rejected[str(old)] = str(new)
                 return
             for key in sorted(keys, key=compute_key_sort_key):

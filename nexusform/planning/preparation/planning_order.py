@@ -63,7 +63,7 @@ def iterate_resource_blocks(configuration: Configuration) -> Iterator[ResourceBl
 def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
-    """Order the resource blocks. With cycles or references to blocks of later phases it is empty."""
+    """Order the resource blocks by phase. It is empty, with errors, for cycles or references to later phases."""
     empty_order = PlanningOrder((), {}, {})
     dependencies = build_dependencies(configuration)
     graph = {node: tuple(needs) for node, needs in dependencies.items()}

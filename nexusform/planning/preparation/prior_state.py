@@ -73,9 +73,9 @@ def build_prior_state(request: PlanRequest) -> PriorState:
     moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
     # The recorded instances as observed by the providers (None: missing).
-    observed = rename_refreshed(request.refreshed_objects, moved_state.previous)
+    observed_objects = rename_refreshed(request.refreshed_objects, moved_state.previous)
     instances = dict(state.instances)
-    for address, current in observed.items():
+    for address, current in observed_objects.items():
         instance = instances.get(address)
         if instance is None:
             continue
@@ -129,10 +129,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
             earlier = targets.get(address)
             if earlier is not None:
                 problems.append(_build_duplicate_import_error(block, address, earlier))
-            elif address not in moved_state.state.instances:
-                owner = blocks.get(address.config_address)
-                provider = (owner.provider if owner is not None else "") or block.provider
-                targets[address] = ImportTarget(address, object_id, provider, block.to.span, owner)
+            elif address not in moved_state.state.instances:  # others are imported already
+                target_block = blocks.get(address.config_address)
+                provider = (target_block.provider if target_block is not None else "") or block.provider
+                targets[address] = ImportTarget(address, object_id, provider, block.to.span, target_block)
     problems += evaluation.diagnostics
     return list(targets.values()), problems
 

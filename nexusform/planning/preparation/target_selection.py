@@ -71,7 +71,7 @@ class Selection(Struct, frozen=True):
 def build_selection(
     targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Parse the options. Targets include their dependencies, exclusions their dependents."""
+    """Parse the options (replaces: instances, or VMs to heal). Targets include dependencies, exclusions dependents."""
     problems: list[Diagnostic] = []
     target_patterns = _parse_patterns("-target", targets, order, problems)
     exclude_patterns = _parse_patterns("-exclude", excludes, order, problems)
@@ -79,7 +79,7 @@ def build_selection(
         problems.append(
             build_error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
         )
-    instances, vms = _parse_replace_options(replaces, order, problems)
+    replaced_instances, vms_to_heal = _parse_replace_options(replaces, order, problems)
     if (target_patterns or exclude_patterns) and not problems:
         option = "-target" if bool(target_patterns) else "-exclude"
         partial_warning = build_warning(
@@ -100,8 +100,8 @@ def build_selection(
         target_blocks=frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
         excluded_blocks=frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
         excludes=tuple(exclude_patterns),
-        replace=tuple(instances),
-        heal=tuple(vms),
+        replace=tuple(replaced_instances),
+        heal=tuple(vms_to_heal),
     )
     return selection, problems
 
@@ -257,8 +257,8 @@ def _check_pattern_matches(
             continue
         if any(pattern.is_match(address) for address in addresses):
             continue
-        known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
-        hint = suggest_name(str(pattern), known)
+        known_addresses = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
+        hint = suggest_name(str(pattern), known_addresses)
         detail = f"{option}={pattern} names nothing in the configuration or the state.{hint}"
         problems.append(build_error("nothing-to-target", detail))
     return problems

@@ -57,7 +57,7 @@ def format_certain_count_note(
         return ""
     lower, upper = existing_count, count - 1
     best: PlanResult | None = None
-    for _ in range(MAXIMUM_TRIALS):  # `lower` always fits: the existing VMs, or the plan in `best`
+    for _ in range(MAXIMUM_TRIALS):  # `lower` fits in every sample: the existing VMs, or the plan in `best`
         if lower >= upper:
             break
         middle = (lower + upper + 1) // 2
@@ -122,7 +122,7 @@ def add_remedies(
             trial_request, adjustments=tuple(adjustments), first_addresses=tuple(first), replaces=all_replaces
         )
         outcome = make_plan(adjusted)
-        # Most trials fail by capacity; samples are computed only for those that fit.
+        # Most trials fail by capacity; samples of NUMA cells are computed only for those that fit.
         if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
             return outcome
         return make_plan(replace(adjusted, samples=request.samples))
@@ -228,7 +228,7 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
 
 def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
-    counts: dict[tuple[Address, str], int] = {}
+    counts: dict[tuple[Address, str], int] = {}  # to try, by object and pool
     pools: dict[tuple[Address, str], PoolShortage] = {}
     failed_pools: Sequence[PoolShortage] = shortage.pools
     for _ in range(MAXIMUM_COUNT_TRIALS):
@@ -304,7 +304,7 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
 
 
 def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
-    """Yield zones to add, the fewest first; after too many combinations, all of them last."""
+    """Yield combinations of zones to add, the smallest first; after too many, a last one of all zones."""
     # The zones of every site, from the racks of the plan; a planned rack has no machines yet.
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in shortage.racks:
@@ -361,7 +361,7 @@ def count_moved_vms(plan: Plan, *triggers: str) -> int:
 
 
 def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try to activate planned racks: one by one, then all."""
+    """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
     planned = [
         (address, str(rack["name"]))
@@ -396,7 +396,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try two orders of creating clusters: those without capacity first, then all new ones, larger first."""
+    """Try two orders of new clusters: first those without capacity, else all by size. Yield the first with a fit."""
     # The names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown SKU).
     skus = CATALOGUES[NEWEST].vm_skus
     new_clusters: dict[Address, str] = {}
@@ -414,7 +414,7 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
     for order in (failing, larger_first):
         if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
             continue
-        outcome = trial((), order)
+        outcome = trial((), order)  # without adjustments; the clusters of `order` are placed first
         if outcome.plan.errored:
             continue
         names = [new_clusters[address] for address in order]

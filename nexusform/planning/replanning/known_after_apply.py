@@ -50,8 +50,8 @@ def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bo
 def finalize_plan(
     plan: Plan, request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> tuple[Plan, list[Diagnostic]]:
-    """Plan again before apply, and return the plan with all values except those of providers, with problems. A changed
-    known value or an error is a problem: it stops the apply before any step.
+    """Plan again before apply. Return the plan with all values except those of providers, and the problems: errors of
+    the new plan, or changes of known values. A problem stops the apply before any step.
     """
     if not has_values_known_after_apply(plan, request.configuration):
         return plan, []
@@ -70,10 +70,10 @@ def _replace_unknown_values_of_changes(
     plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
     """Return the changes with unknown values taken from `new_plan`; differences are added to `problems`."""
-    finals = {(change.address, change.deposed): change for change in new_plan.changes}
+    new_changes = {(change.address, change.deposed): change for change in new_plan.changes}
     changes: list[Change] = []
     for change in plan.changes:
-        final = finals.get((change.address, change.deposed))
+        final = new_changes.get((change.address, change.deposed))  # None: no longer planned
         differences = list(_check_arguments(change, final, registries.schemas["managed"]))
         problems += differences
         if final is not None and not differences and has_unknown_part(change.after):
@@ -132,8 +132,8 @@ def check_output(
 
 
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
-    """Return whether everything known of a planned value matches the actual one. Unknown elements of a set
-    may equal other elements, so the set may be smaller. A number or bool may become its text.
+    """Return whether the known parts of a planned value match the actual one. An actual set may be smaller: unknown
+    elements may turn out equal to others. A number or bool may become its text (an argument of type string).
     """
     if planned is UNKNOWN:
         return True
@@ -155,7 +155,7 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
             ):
                 return False
             unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
-            if len(unplanned) > len(unknown_elements):
+            if len(unplanned) > len(unknown_elements):  # an unknown element becomes at most one
                 return False
             return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
         return len(planned) == len(actual) and _has_consistent_elements(planned, actual, value_type)
@@ -261,7 +261,7 @@ def evaluate_final_results(
         dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
     outputs = _FinalOutputs(plan, evaluation, dependent_names)
     names = sorted(request.configuration.root.outputs)
-    if is_selection:
+    if is_selection:  # other outputs keep the value from before the plan
         planned_names = {change.name for change in plan.outputs}
         names = [name for name in names if name in planned_names]
         for name, output in plan.planned_outputs.items():
@@ -269,7 +269,7 @@ def evaluate_final_results(
                 outputs.values[name] = output
     for name in names:
         outputs.add_output(name, before.get(name), is_partial=is_partial)
-    if is_partial:
+    if is_partial:  # conditions keep their results from the plan
         return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
     checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
     return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))

@@ -40,9 +40,9 @@ def add_feasibility_remedies(
     if not request.includes_losses:  # without -details, large plans get fewer trials
         limit = min(limit, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    tested = set(waiting[:limit])  # domains propose fixes for these; without a proposal there is none
+    tested = set(waiting[:limit])  # each domain could propose a fix for them: no proposal means no fix
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
-    fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
+    fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}  # successful ones by binding and kind
     proposals = chain.from_iterable(contribution.suggest_fixes(limit) for contribution in result.contributions)
     for proposal in proposals:
         if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):

@@ -109,7 +109,7 @@ def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies
 
 def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Yield up to two remedies: the zones in state, if this plan changes them, and the first successful zone sets.
-    Zone sets are tried without moving existing VMs, then with, then for the groups unchanged by this plan.
+    Zone sets are tried without moves of existing VMs, then with moves, then also for groups unchanged by this plan.
     """
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}
@@ -119,7 +119,7 @@ def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) 
     tested_zones: set[tuple[Zones, ...]] = set()
     for zone_groups in _iterate_zone_groups(rule, result, site):
         for zones in islice(_iterate_zone_sets(zone_groups), MAXIMUM_TRIALS):
-            if zones in tested_zones:  # by an earlier change of the groups
+            if zones in tested_zones:  # with fewer changes to the groups
                 continue
             tested_zones.add(zones)
             adjustments = _build_adjustments(zone_groups, zones)
@@ -213,7 +213,7 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule: its required and optional zones, and the minimum number of zones for its VMs."""
+    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet."""
     order = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
@@ -229,7 +229,7 @@ def _build_zone_group(
     # Zones with existing members are preferred, so that fewer of them move.
     existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
     optional_zones = [zone for zone in order if zone not in required_zones]
-    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])
+    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
     names = dict.fromkeys(_get_cluster_name(member) for member in group)
     ordered_required = [zone for zone in order if zone in required_zones]
     skus = [member.pool.sku for member in group]
@@ -239,7 +239,7 @@ def _build_zone_group(
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
         memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
-    minimum_count = max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
+    minimum_count = max(1, *(_count_covering_zones(need, by_zone) for need, by_zone in needs))  # CPUs, memory
     return _ZoneGroup(
         names=tuple(names),
         required_zones=tuple(ordered_required),
@@ -272,7 +272,7 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
-    """Yield disjoint zone sets, one per group, fewest zones in total first."""
+    """Yield tuples of disjoint zone sets, one set per group, fewest zones in total first."""
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):
         return  # two groups require the same zone

@@ -74,7 +74,7 @@ def order_machine_actions(
     sites: Mapping[str, SitePlan],
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
-    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Problems are
+    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Errors are for
     unknown machines, VMs still on a machine, and actions without a safe order.
     """
     pending = [
@@ -91,7 +91,7 @@ def order_machine_actions(
     for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
-        previous: list[Address] = []  # the action before on this site, if any
+        previous: list[Address] = []  # the action before it on the site, if any
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
             candidates = [parse_address(request.site.offering_addresses[request.machine.name])]
@@ -134,7 +134,7 @@ def _build_request(
 ) -> MachineActionRequest:
     """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
     leaving: list[tuple[Address, EvacuatedVm]] = []
-    staying: dict[str, tuple[str, ...]] = {}
+    staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
     for vms in objects:
         keys_before = []
         if vms.prior.site_id == site.id:
@@ -143,18 +143,18 @@ def _build_request(
         for key in keys_before:
             if key not in keys_after:  # the VM is moved or removed
                 placed = vms.placements.vms.get(key)
-                target = placed.placement.machine if placed is not None else ""
+                target = placed.placement.machine if placed is not None else ""  # "": removed
                 leaving.append((vms.instance.address, EvacuatedVm(vms.prior.existing[key].name, target)))
         if keys_after:
             names = tuple(vms.placements.vms[key].name for key in keys_after)
             assert vms.request.demand is not None
             cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
-    managed = {name for vms in objects for name in vms.list_prior_names()}
+    managed_names = {name for vms in objects for name in vms.list_prior_names()}
     unmanaged = [
         vm.name
         for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
-        if vm.machine == machine.name and vm.name not in managed
+        if vm.machine == machine.name and vm.name not in managed_names
     ]
     unmanaged_vms = tuple(dict.fromkeys(unmanaged))
     return MachineActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
@@ -196,7 +196,7 @@ def _is_on_site(vms: VmObject, site_id: str) -> bool:
 
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
-    """Yield an error if VMs remain on the machine of a disruptive action without permission."""
+    """Yield an error if VMs remain on the machine of a disruptive action without `allow_workloads`."""
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name, count = request.machine.name, len(request.stopped_vms)
@@ -258,7 +258,7 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in order, and an error for each possible next one if none of these is safe."""
+        """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
@@ -295,7 +295,7 @@ class _SiteActionOrder:
         )
 
     def _check_management_servers(self, machine: Machine) -> str:
-        """Return Microsoft's precondition (about the other management servers) broken by an action, "" for none."""
+        """Return Microsoft's precondition broken by an action on a management server, "" for none or another role."""
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
             return ""
         others = [
@@ -303,7 +303,7 @@ class _SiteActionOrder:
             for other in self._site.machines.values()
             if other.name != machine.name and not _MANAGEMENT_ROLES.isdisjoint(other.roles)
         ]
-        broken = [other for other in others if other.name in self._down]
+        broken = [other for other in others if other.name in self._down]  # the others must be healthy
         control_planes = [other.name for other in broken if "control-plane" in other.roles]
         if control_planes:
             return f"All other control plane machines must be healthy; {format_list(control_planes, 4)} is not."

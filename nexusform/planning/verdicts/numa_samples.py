@@ -31,7 +31,7 @@ MAXIMUM_SAMPLES: Final = 100
 def compute_numa_sampling(
     sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
 ) -> NumaSampling | None:
-    """Count the fitting samples of unknown NUMA cells; None if no placed VM depends on such cells."""
+    """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells."""
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
@@ -154,8 +154,8 @@ def _has_sampled_placements(site: SitePlan) -> bool:
 def iterate_fitting_samples(
     sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
-    """Yield the samples of VM layouts in which every VM of this plan fits, according to a replay: random
-    samples first, then the two rules, then the layouts with maximum capacity per machine.
+    """Yield the samples of layouts (existing VMs in NUMA cells) with capacity for every VM of this plan: random samples
+    first, then the two rules, then the layouts with maximum capacity per machine.
     """
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():

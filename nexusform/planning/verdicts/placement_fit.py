@@ -211,12 +211,12 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with too many VMs of the group, and the existing ones after the first `max_vms`."""
-    members: dict[str, list[PlacedVm]] = {}
+    vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
         location = rule.get_location(vm.placement)
         if location and vm.pool in rule.pools:  # a rule for the whole site has no location
-            members.setdefault(location, []).append(vm)
-    for location, vms_at_location in members.items():
+            vms_by_location.setdefault(location, []).append(vm)
+    for location, vms_at_location in vms_by_location.items():
         excess_names = [
             vm.name for vm in vms_at_location[rule.max_vms :] if (vm.pool, vm.number) not in vms.placements.tokens
         ]
@@ -246,10 +246,10 @@ def check_overcommitted_machines(
 
 
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return those of the machines with too few CPUs, memory or disk for their VMs, in the order of the site."""
+    """Return the names among `machines` with too few CPUs, memory or disk for their VMs, in the order of the site."""
     if not machines:
         return []
-    cpus: Counter[tuple[str, int]] = Counter()
+    cpus: Counter[tuple[str, int]] = Counter()  # used, by machine and cell
     memory: Counter[tuple[str, int]] = Counter()
     disk: Counter[str] = Counter()
     for vm in site.scheduler.list_vms():
@@ -290,7 +290,7 @@ def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagno
 
 
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
-    """Return a warning per pool with raised `sriov_vfs` if a cell has fewer than its VMs use."""
+    """Return a warning per pool with raised `sriov_vfs` (virtual NICs) if a cell has fewer than its VMs use."""
     diagnostics: list[Diagnostic] = []
     for vms in objects:
         if vms.request.site is None:
@@ -307,7 +307,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return those of the machines with a NUMA cell with fewer VFs than its VMs use, in the order of the site."""
+    """Return the names among `machines` with fewer VFs in a NUMA cell than its VMs use, in the order of the site."""
     used_vfs: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:

@@ -113,7 +113,7 @@ class _MemberIndex:
         self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledPod]
     ) -> None:
         self.clusters: dict[str, list[VmObject]] = {}
-        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
+        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by id, as `clusters`
         self.pods = pods
         self._ranks: dict[str, dict[Token, int]] = {}  # by site id and placed VM: the position of its operation
         for site in sites.values():
@@ -163,17 +163,17 @@ class _MemberIndex:
         """Yield the pods matched by a workload_selector, each located on its node."""
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
-        nodes: dict[str, dict[str, GroupMember]] = {}
+        cluster_vms: dict[str, dict[str, GroupMember]] = {}  # by cluster id and name of the node
         for pod in self.pods:
             in_namespace = not namespaces or pod.namespace in namespaces
             if not in_namespace or not labels <= pod.labels.items():
                 continue
-            if pod.cluster_id not in nodes:
-                nodes[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
-            vm = nodes[pod.cluster_id].get(pod.node)
-            if vm is not None:  # its node has a machine
-                label = f"{pod.namespace}/{pod.name} on {vm.label}"
-                yield replace(vm, label=label, trigger=vm.trigger or pod.trigger)
+            if pod.cluster_id not in cluster_vms:
+                cluster_vms[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
+            node_vm = cluster_vms[pod.cluster_id].get(pod.node)
+            if node_vm is not None:  # its node has a machine
+                label = f"{pod.namespace}/{pod.name} on {node_vm.label}"
+                yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)
 
 
 def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
@@ -201,7 +201,7 @@ def _build_groups(
     groups = []
     for index, values in enumerate(get_list(_get_rule_arguments(instance), "group")):
         groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
-    owners: dict[tuple[Address, VmKey, str], int] = {}  # group by VM and label (of the VM, or a pod on it)
+    owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
     for index, group in enumerate(groups):
         for member in group:
             if owners.get((*member.vm, member.label), index) != index:
@@ -226,9 +226,9 @@ def _iterate_group_members(
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
         if cluster_id not in member_index.clusters:
-            known = sorted(member_index.clusters)
+            known_ids = sorted(member_index.clusters)
             problems.append(
-                _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known)
+                _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known_ids)
             )
         for member in member_index.iterate_cluster(cluster_id):
             listed_vms.add(member.vm)
@@ -356,7 +356,7 @@ def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMem
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
-    """Format a violated rule: each shared location with its members, and the member placed there at last."""
+    """Format a violated rule: each shared location with its members, and the member placed there last."""
     noun = select_word_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     seed = verdict.violations[0].sample

@@ -51,14 +51,14 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per resource with lost machines under VMs without a step, a warning if machines were missing."""
+    """Yield an error per resource taking machines from VMs without a step, and a warning for those missing before."""
     affected = [vms for vms in objects if vms.request.actions.losses]
     if not affected:
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)
+    offering_addresses = _index_prior_offers_by_machine(instances, types)  # the resource to blame, by site id and name
     for site_id, site in sites.items():
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
-    objects_by_offer: dict[str, list[VmObject]] = {}  # by the address offering the lost machines; "" for unknown
+    objects_by_offer: dict[str, list[VmObject]] = {}  # by the address to blame; "": missing before
     for vms in affected:
         machines = {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
         for offering_address in sorted({offering_addresses.get((vms.prior.site_id, name), "") for name in machines}):
@@ -72,7 +72,7 @@ def check_stranded_vms(
             yield _build_missing_machine_warning(lost_names)
             continue
         instance = by_text[offering_address]
-        # A removed object with lost VMs is forgotten: its VMs keep running, so they need their machine.
+        # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
         forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
         if lost_names:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, lost_names, selection, mode))
@@ -89,17 +89,17 @@ def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
-    rack or machine recording them. Remove them from its note, too. `sites` are those after the plan.
+    rack or machine with their record, its private note. Remove them from it. `sites` are those after the plan.
     """
-    recorded = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
-    if not any(recorded.values()):
+    vms_by_address = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
+    if not any(vms_by_address.values()):
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
-    for address, rows in recorded.items():
+    for address, rows in vms_by_address.items():
         instance = instances[address]
         for site_id, machine, name in rows:
-            site = None if mode is Mode.DESTROY else sites.get(site_id)
+            site = None if mode is Mode.DESTROY else sites.get(site_id)  # None: gone after the plan
             if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, site):
                 lost_vms.setdefault(address, []).append((site_id, machine, name))
         if address in lost_vms and not instance.loses_prior_object:
@@ -160,13 +160,13 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     for vms in objects:
         if vms.request.site is None or not vms.request.site.observed_unmanaged or not vms.request.actions.additions:
             continue
-        running = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
+        machine_by_name = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
         new_names = [vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms]
-        duplicates = sorted(running.keys() & set(new_names), key=compute_natural_sort_key)
+        duplicates = sorted(machine_by_name.keys() & set(new_names), key=compute_natural_sort_key)
         if not duplicates:
             continue
         address, number = vms.instance.address, len(duplicates)
-        locations = [f"{name} on {running[name]}" for name in duplicates]
+        locations = [f"{name} on {machine_by_name[name]}" for name in duplicates]
         run_verb, subject = select_word_form(number, "runs", "run"), select_word_form(number, "it is", "they are")
         text = (
             f"{format_count(number, 'VM')} {run_verb} already under {select_word_form(number, 'a name', 'names')} that "
@@ -317,16 +317,16 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for every cluster (with its separate pools) or VNF of several VMs left on one of its racks."""
-    clusters: dict[str, _ClusterRacks] = {}
+    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
+    racks_by_owner: dict[str, _ClusterRacks] = {}
     for vms in objects:
         if vms.request.demand is None:
             continue
-        racks = clusters.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
+        racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
         racks.before |= vms.list_prior_racks()
         racks.after |= vms.list_racks()
         racks.vms += len(vms.list_vms())
-    for racks in clusters.values():
+    for racks in racks_by_owner.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand
             assert demand is not None

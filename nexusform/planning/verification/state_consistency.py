@@ -74,7 +74,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 
 
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
-    """Return a warning per block in recorded dependencies without objects in state (it may have no instance)."""
+    """Return a warning per block without objects in state (it may have no instance) with objects depending on it."""
     blocks = {str(address.config_address) for address in state.instances}
     dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
     dependents_by_block = index_owners(dependencies)
@@ -92,18 +92,18 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
     """Return one warning about all VMs on machines not offered by any resource in state; [] without such VMs."""
     machines = index_state_machines(state, types)
-    missing: dict[str, list[str]] = {}
+    by_machine: dict[str, list[str]] = {}  # names of VMs
     for state_vm in _iterate_vms(state, types):
         machine = state_vm.vm.placement.machine
         if machine and (state_vm.demand.site_id, machine) not in machines:
-            missing.setdefault(machine, []).append(state_vm.display_name)
-    if not missing:
+            by_machine.setdefault(machine, []).append(state_vm.display_name)
+    if not by_machine:
         return []
-    vm_text = _format_names(chain.from_iterable(missing.values()))
+    vm_text = _format_names(chain.from_iterable(by_machine.values()))
     return [
         build_warning(
             "vms-without-machine",
-            f"No rack or machine of the state offers {_format_names(missing)}, which run {vm_text}. Import the rack "
+            f"No rack or machine of the state offers {_format_names(by_machine)}, which run {vm_text}. Import the rack "
             "with `nexusform import ADDRESS ID`, or let the next plan create it from the configuration.",
         )
     ]
@@ -166,21 +166,21 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
 
 def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]) -> Iterator[str]:
     """Yield contradictions for objects with the same id, and VMs with the same name or number."""
-    ids: dict[Hashable, str] = {}
+    address_by_id: dict[Hashable, str] = {}
     for address, current in state.list_current_objects():
         object_id = get_text(current.attributes, "id")
         if object_id and address.type in types:
-            first = ids.setdefault((address.type, object_id), str(address))
+            first = address_by_id.setdefault((address.type, object_id), str(address))
             if first != str(address):
                 yield f'{first} and {address} have the same id, "{object_id}".'
-    names: dict[Hashable, _StateVm] = {}
-    numbers: dict[Hashable, _StateVm] = {}
+    vm_by_name: dict[Hashable, _StateVm] = {}
+    vm_by_number: dict[Hashable, _StateVm] = {}
     for state_vm in vms:
         demand, vm = state_vm.demand, state_vm.vm
-        same_name = names.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
+        same_name = vm_by_name.setdefault((demand.owner, demand.site_id, vm.name), state_vm)
         if same_name is not state_vm:
             yield f"{state_vm.display_name} exists twice: also in {same_name.address}."
-        same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
+        same_number = vm_by_number.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
         if same_number is not state_vm:
             names_of_both = f"{same_number.display_name} and {state_vm.display_name}"
             yield f"{names_of_both} have the same number in one pool, {vm.number}."

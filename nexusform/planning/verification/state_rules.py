@@ -115,18 +115,18 @@ def _place_existing_vms(objects: Iterable[VmObject], sites: Mapping[str, SitePla
     """Place all VMs with a pool and an existing machine on their sites, and return them by site id."""
     by_site: dict[str, list[_ExistingVm]] = {}
     for vms in objects:
-        request = vms.request.demand
-        if request is None or request.site_id not in sites:
+        requested = vms.request.demand
+        if requested is None or requested.site_id not in sites:
             continue
-        site = sites[request.site_id]
-        pools = index_pools(request.pools)
+        site = sites[requested.site_id]
+        pools = index_pools(requested.pools)
         for vm in vms.placements.vms.values():
             pool = pools.get(vm.pool)
             if pool is None or vm.placement.machine not in site.machines:
-                continue
+                continue  # no rule applies to it
             hints = tuple(hint for hint in pool.constraints.hints if hint.racks)  # those with a located target
             constraints = replace(pool.constraints, hints=hints)
-            demand = build_demand(request, replace(pool, constraints=constraints), vm.number)
+            demand = build_demand(requested, replace(pool, constraints=constraints), vm.number)
             handle = site.scheduler.add_existing(demand.vm, demand.sku, vm.placement)
             by_site.setdefault(site.id, []).append(_ExistingVm(vms, pool, vm, demand, handle))
     return by_site
@@ -160,7 +160,7 @@ def _check_separation(
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)
     pods = list_workloads(state, registries) if selects_pods else []
-    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)
+    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, pods=pods)  # nothing is placed
     for problem in verdicts.diagnostics:
         if problem.id != SEPARATION_VIOLATED:  # violations have another text for a state, below
             yield replace(problem, severity=Severity.WARNING)

@@ -56,7 +56,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
             continue
         site_id, _, _ = str(site_object.attributes.get("id")).partition("/")
         site = layout.sites.get(site_id)
-        if site is None:
+        if site is None:  # no rack or machine can record its VMs
             continue
         for vm in kind.vms.list_existing_vms(site_object.attributes):
             _add_occupied_capacity(forgotten, site, vm, find_sku(vm, None, layout.skus))
@@ -70,7 +70,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
 
 
 def release_forgotten_vm(state: State, address: Address, name: str) -> State | None:
-    """Return the state without a forgotten VM of a rack or machine; None if it is not recorded there, or nothing is."""
+    """Return the state without a forgotten VM of a rack or machine; None if the object is missing or lacks the VM."""
     instance = state.instances.get(address, EMPTY_INSTANCE)
     current = instance.current
     if current is None:

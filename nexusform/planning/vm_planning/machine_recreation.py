@@ -29,7 +29,7 @@ def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
     """Return the re-created machines by site id and name: this plan deletes and creates them, their rack or site."""
-    removed = {str(address) for address in _iterate_removed_machine_owners(blocks)}
+    removed = {str(address) for address in _iterate_removed_machine_owners(blocks)}  # sites, racks and machines
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
@@ -53,7 +53,7 @@ def find_recreated_machines(
 
 
 def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
-    """Yield the sites, racks and machines of the state destroyed by this plan, or found missing before it."""
+    """Yield the sites, racks and machines in state destroyed by this plan, or already found missing by a provider."""
     for address, _ in blocks.prior.state.list_current_objects():
         kind = blocks.request.registries.resource_types.get(address.type)
         if kind is None or kind.add_to_inventory is None:
@@ -118,7 +118,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     if not removed:
         return
     prior_objects = ((address, current.attributes) for address, current in blocks.prior.objects.items())
-    slot_of = {
+    slot_of = {  # (rack id, slot) before the plan by site id and name
         (machine.site_id, machine.name): machine.slot
         for machine in _iterate_machines(build_inventory(prior_objects, blocks.request.registries.resource_types))
     }

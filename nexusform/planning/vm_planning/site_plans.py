@@ -159,30 +159,30 @@ class SitePlan(Struct):
 def build_sites(
     inventory: PlanInventory, split_choice: SplitChoice = 0
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
-    """Build a scheduler per site from the offered sites, racks and machines. Machines described twice are clashes.
+    """Build the site plans by id, each with its scheduler, and the clashes: machines described twice.
     `split_choice` selects the cells assumed for existing VMs in unknown NUMA cells.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
-    racks = group_by(inventory.racks.values(), lambda rack: rack.site_id)
+    racks_by_site = group_by(inventory.racks.values(), lambda rack: rack.site_id)
     site_of_rack = index_sites_by_rack(inventory)
     # site -> address -> a machine with its own block
     offers_by_site: dict[str, dict[str, InventoryMachine]] = {}
     for address, offer in inventory.machines.items():
-        offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer
+        offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer  # "": on no known rack
     for site in inventory.sites.values():
-        all_racks = sorted(racks.get(site.id, ()), key=lambda rack: rack.name)
-        active = [rack for rack in all_racks if not rack.is_planned]
+        all_racks = sorted(racks_by_site.get(site.id, ()), key=lambda rack: rack.name)
+        active_racks = [rack for rack in all_racks if not rack.is_planned]
         offers = offers_by_site.get(site.id, {})
-        merged, site_clashes = merge_site_machines(site.id, active, offers)
+        merged, site_clashes = merge_site_machines(site.id, active_racks, offers)
         machines = tuple(_close_machine_to_new_vms(machine, site.id, inventory.pending_actions) for machine in merged)
         clashes += site_clashes
-        by_name = {machine.name: machine for machine in machines}
+        machine_by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
         # The address of the resource that offers each machine.
         address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
         addresses: dict[str, str] = {}
-        for rack in active:
+        for rack in active_racks:
             addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
         for address, offer in offers.items():
             addresses[offer.machine.name] = address
@@ -191,13 +191,13 @@ def build_sites(
             id=site.id,
             name=site.name,
             scheduler=scheduler,
-            machines=by_name,
+            machines=machine_by_name,
             racks=tuple(all_racks),
-            evacuating_machines=_find_evacuating_machines(active, offers.values()),
+            evacuating_machines=_find_evacuating_machines(active_racks, offers.values()),
             offering_addresses=addresses,
             base=scheduler,
-            configured_unmanaged=tuple(entry for entry in occupied if entry.machine in by_name),
-            observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, by_name),
+            configured_unmanaged=tuple(entry for entry in occupied if entry.machine in machine_by_name),
+            observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, machine_by_name),
             update_strategy=site.update_strategy,
         )
     return sites, clashes
@@ -425,13 +425,13 @@ class SiteLayout(Struct, frozen=True):
 def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
     """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
     types = registries.resource_types
-    known = tuple(
+    typed_objects = tuple(  # of types known to this version
         (types[site_object.address.type], site_object)
         for site_object in objects
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):  # sites before their racks
+    for kind, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
         if kind.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
             kind.add_to_inventory(observed, str(site_object.address), inventory)
@@ -440,7 +440,7 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
     skus = {**catalogue_skus, **_index_skus_by_name(inventory)}
     # Hint targets are irrelevant here: all VMs are placed.
     context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
-    for kind, site_object in known:
+    for kind, site_object in typed_objects:
         if kind.kind is PlanningKind.CLUSTER:
             context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
-    return SiteLayout(build_sites(inventory)[0], known, skus, context)
+    return SiteLayout(build_sites(inventory)[0], typed_objects, skus, context)

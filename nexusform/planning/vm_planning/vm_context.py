@@ -54,7 +54,7 @@ class HintTargets:
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
-        """Add the VMs of these objects as hint targets."""
+        """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
         for vms in objects:
             values = vms.instance.argument_values
             if values is not None and not vms.is_removed:
@@ -169,13 +169,13 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     skus, problems = collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
-    heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
+    names_to_heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
     return VmContext(
         sites=sites,
         prior_context=build_prior_context(blocks.prior, skus, request.registries.resource_types),
         current_context=ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
-        healed_names=heal if selection.heal else {},
+        healed_names=names_to_heal if selection.heal else {},
         explain=None if request.includes_rejections else frozenset(request.explain),
         is_recorded_machine=_build_machine_lookup(blocks),
         diagnostics=(*[_build_duplicate_machine_error(clash, blocks.instances) for clash in clashes], *problems),
@@ -184,11 +184,11 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
 
 def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
     """Set the machines re-created by this plan in their sites."""
-    missing = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted outside nexusform
+    missing_addresses = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted elsewhere
     offering_instances = [
         instance for instance in blocks.instances.values() if instance.type.add_to_inventory is not None
     ]
-    if not missing and not any(
+    if not missing_addresses and not any(
         instance.is_replaced or instance.action is Action.DELETE for instance in offering_instances
     ):
         return  # no machine disappears
@@ -250,7 +250,7 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
-    """Compute the demand of an instance; None if it is removed or invalid. With errors, mark it as invalid."""
+    """Compute the demand of an instance; None if it is removed or invalid. An instance with errors becomes invalid."""
     instance = vms.instance
     family = instance.type.vms
     attributes = instance.argument_values
@@ -280,9 +280,9 @@ def _keep_oldest_vms(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDeman
     if not pool.removes_newest or vms.instance.is_replaced:
         return pool  # its numbers count from the lowest
     ages = rank_names_by_age(vms.instance.prior_note)
-    existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
-    existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
-    kept_numbers = [vm.number for vm in existing[: len(pool.numbers)]]
+    existing_vms = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
+    existing_vms.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))  # VMs of an unrecorded age count as the oldest
+    kept_numbers = [vm.number for vm in existing_vms[: len(pool.numbers)]]
     free_numbers = [number for number in pool.numbers if number not in kept_numbers]
     numbers = sorted([*kept_numbers, *free_numbers[: len(pool.numbers) - len(kept_numbers)]])
     return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))
@@ -292,17 +292,17 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
     """Yield problems for missing sites, zones and machines, and facts missing for the placement rule (warnings)."""
     site = context.sites.get(demand.site_id)
     if site is None:
-        known = sorted(context.sites)
-        hint = suggest_name(demand.site_id, known)
-        known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
-        path = () if demand.parent_id else ("site_id",)
+        known_ids = sorted(context.sites)
+        hint = suggest_name(demand.site_id, known_ids)
+        known_text = f" Known sites: {', '.join(known_ids)}." if known_ids else " No nexus_site is declared."
+        path = () if demand.parent_id else ("site_id",)  # a pool with its own resource has the site of its cluster
         yield Problem(path, "unknown-site", f'No site has the id "{demand.site_id}".{hint}{known_text}')
         return
     zones = site.list_zones()
     for pool in demand.pools:
-        unknown = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
-        if unknown:
-            yield Problem(pool.path, "uncertain-placement", unknown, Severity.WARNING)
+        missing_fact = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
+        if missing_fact:
+            yield Problem(pool.path, "uncertain-placement", missing_fact, Severity.WARNING)
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)

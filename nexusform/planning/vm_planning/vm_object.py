@@ -315,18 +315,18 @@ def compute_vm_actions(
     actions = VmActions()
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     pools = index_pools(demand.pools) if demand else {}
-    numbers = {name: frozenset(pool.numbers) for name, pool in pools.items()}
-    for key in (*existing_by_key, *situation.unplaced):
+    numbers_by_pool = {name: frozenset(pool.numbers) for name, pool in pools.items()}
+    for key in (*existing_by_key, *situation.unplaced):  # the prior VMs, with and without a machine
         pool_name, vm_number = key
         if pool_name not in pools:  # without a demand, the trigger is the removal of the resource
             actions.removals[key] = "pool_removed" if demand else situation.common_trigger
-        elif vm_number not in numbers[pool_name]:
+        elif vm_number not in numbers_by_pool[pool_name]:
             actions.removals[key] = situation.common_trigger or "scale_in"
     prior_pools = index_pools(prior_demand.pools) if prior_demand else {}
     is_upgraded = bool(demand and prior_demand and demand.version != prior_demand.version)
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
-        argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)
+        argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
         # Gaps in the numbers are normal if a scale-in removes the newest VMs; otherwise a missing node was deleted.
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:

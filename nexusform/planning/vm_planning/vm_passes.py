@@ -80,10 +80,10 @@ def plan_vms(
         if block.address in instances_by_block:
             for module in second.list_module_instances(block.address.module):
                 block_key = build_resource_key(block.address, module.path)
-                view = first.resources[block_key]
+                first_view = first.resources[block_key]
                 # Only invalid instances stay visible, as unknown: the second pass adds the others again.
-                unknown = {key: item for key, item in view.items.items() if item.attributes is None}
-                second.resources[block_key] = ResourceView(view.shape, unknown)
+                unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
+                second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
             planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
         else:
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
@@ -393,7 +393,7 @@ def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: Pri
 
 
 def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
-    """Return the objects and all their direct and indirect dependencies; these are recorded as blocks (texts)."""
+    """Return the objects and all their direct and indirect dependencies. State has dependencies as texts of blocks."""
     by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
 
     def find_needs(address: Address) -> Iterator[Address]:

@@ -107,7 +107,7 @@ def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -
 
 
 def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
-    """Return a function: it returns the trigger for an object's VMs on a machine, "" to keep them there."""
+    """Return a function from a machine name to the trigger to move an object's VMs from there, "" to keep them."""
     site_id = vms.prior.site_id
     site = context.sites.get(site_id)
 
@@ -124,15 +124,15 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
     """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
     if vms.request.demand is None:
         return
-    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
-    changed = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
+    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}  # virtual functions per VM, by pool
+    changed_pools = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
     for key in vms.request.actions.unchanged:
         pool_name, number = key
-        if pool_name not in changed or key not in vms.placements.reservations:
+        if pool_name not in changed_pools or key not in vms.placements.reservations:
             continue
         site, _ = vms.placements.reservations[key]
         _release_vm_capacity(vms, key)
-        pool = changed[pool_name]
+        pool = changed_pools[pool_name]
         name = build_vm_name(vms.request.demand, pool, pool_name, number)
         _reserve_vm_capacity(vms, key, site, name, pool.sku)
 
@@ -182,7 +182,7 @@ def restore_vm_locations(vms: VmObject) -> None:
             demand = build_demand(vms.request.demand, pool, number)
             is_unchanged = skus_before.get(pool.pool) == pool.sku
             result = vms.request.site.restore(demand, vms.get_prior_placement(key), is_unchanged=is_unchanged)
-            if result is not None:
+            if result is not None:  # None: the location is not available
                 vms.placements.tokens[key], placement = result
                 vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
                 vms.placements.restored.add(key)
@@ -245,7 +245,7 @@ def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[P
 def _place_vm(
     vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
 ) -> None:
-    """Place one VM on its pinned machine or by the rule, or record its failure; `last_resort` is used if none fits."""
+    """Place a VM on its pinned machine or by the rule, or record its failure. If no other fits, use `last_resort`."""
     key = (pool.pool, number)
     assert vms.request.demand is not None, "its pool is part of the demand"
     assert vms.request.site is not None, "a demand without its site is invalid"

@@ -202,7 +202,7 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count the placed VMs and pods with a certain location; pods without a computed certainty do not count."""
+    """Count the placed VMs and pods with a certain location, and doubts by cause; only pods with known certainty."""
     pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
     doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     return PlacementConfidenceSummary(

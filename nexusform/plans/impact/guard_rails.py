@@ -89,7 +89,7 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
 def _parse_limit(item: str) -> GuardRailLimit:
     """Parse one limit, `name:number`. Raises ValueError with the mistake."""
     name, _, number = item.partition(":")
-    rail = GUARD_RAILS.get(name)
+    rail = GUARD_RAILS.get(name)  # the definition of the limit
     if rail is None:
         hint = suggest_name(name, GUARD_RAILS)
         raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
@@ -110,11 +110,11 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     limits = tuple(limits)
     errors = {problem.id for problem in plan.errors}
     if limits and plan.errored and errors != {STRANDED}:
-        unknown = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+        unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
         names = format_list([format_limit(limit.name, limit.value) for limit in limits])
         text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
         warning = build_warning(NOT_CHECKED, text)
-        return replace(plan, guard_rails=tuple(unknown), diagnostics=(*plan.diagnostics, warning))
+        return replace(plan, guard_rails=tuple(unknown_results), diagnostics=(*plan.diagnostics, warning))
     results: list[GuardRailResult] = []
     diagnostics: list[Diagnostic] = []
     for limit in limits:

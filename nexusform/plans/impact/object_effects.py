@@ -56,7 +56,7 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row."""
+    """Return the effect on the object of a row (VM, binding or pod): it waits if it has no location."""
     effect = _EFFECTS_BY_ACTION.get(row.action)
     if effect is not None:
         return effect
@@ -67,7 +67,7 @@ def compute_effect(row: PlacementChange) -> Effect:
         return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
     if row.action is PlacementAction.PLACE:
         return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
-    # A VM without a machine does not run.
+    # The action is MOVE. A VM without a machine does not run.
     runs_before = kind.is_running(row.source) and not (row.kind == VM and row.source is None)
     if not kind.is_running(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING
@@ -96,7 +96,7 @@ def describe_state(row: PlacementChange) -> str:
     ):
         return PREDICTED
     if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
-        return ""
+        return ""  # removed, or running
     return kind.format_waiting_state(row.target)
 
 
@@ -167,7 +167,7 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the rows not covered by `upgrades`: without the nodes they re-create, and the pods leaving these."""
+    """Return the rows not covered by `upgrades`, so without re-created nodes and without pods leaving such nodes."""
     nodes = index_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
     return [
@@ -204,7 +204,7 @@ def count_objects_with_effects(counts: Iterable[EffectCount], *effects: Effect) 
 
 
 def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
-    """Format a clause for each of these effects in order: `1 VM and 3 pods are removed`."""
+    """Format clauses for the given effects in order: `1 VM and 3 pods are removed`. VM moves have their own clause."""
     clauses = []
     for effect in effects:
         rows = [row for row in counts if row.effect is effect]

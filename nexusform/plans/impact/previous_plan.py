@@ -29,10 +29,10 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
     ended = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
     # The difference of spare capacity on the sites of both plans with the same largest SKU.
-    earlier = {(row.site, row.vm_sku_name): row.after for row in before.capacity}
+    capacity_by_site_and_sku = {(row.site, row.vm_sku_name): row.after for row in before.capacity}
     difference = 0
     for row in after.capacity:
-        previous_capacity = earlier.get((row.site, row.vm_sku_name))
+        previous_capacity = capacity_by_site_and_sku.get((row.site, row.vm_sku_name))
         if previous_capacity is not None:
             difference += row.after.minimum - previous_capacity.minimum
     since = PreviousPlanDifferences(

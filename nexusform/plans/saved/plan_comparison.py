@@ -108,7 +108,7 @@ def _is_equal_scalar(left: Any, right: Any) -> bool:
 
 
 def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Return the pairs of parts to compare for two values, () for equal ones; None if the values differ already."""
+    """Return the pairs of parts left to compare of two values: () for equal values, None for different ones."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return zip(left, right, strict=True) if len(left) == len(right) else None
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -118,9 +118,9 @@ def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | N
     if isinstance(left, str) and isinstance(right, str):
         return () if left == right else None  # a member of an enum is read as a text
     if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
-        return None
-    if isinstance(left, Span):  # the plan's own configuration has another directory
+        return None  # of different classes
+    if isinstance(left, Span):  # not compared: the configuration in a saved plan has another directory
         return ()
     if isinstance(left, Struct):
         return [(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__]
-    return () if left.__class__ is right.__class__ and left == right else None
+    return () if left.__class__ is right.__class__ and left == right else None  # true equals 1

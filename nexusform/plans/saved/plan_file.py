@@ -155,7 +155,7 @@ def read_plan_file(
 
 
 def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
-    """Return the plan in these bytes. Raises DiagnosticsError: no plan, damaged, or of another version."""
+    """Return the plan in a file named `name`. Raises DiagnosticsError: no plan, damaged, or of another version."""
     manifest = _read_manifest(data, name)
     _check_plan_format_version(manifest, name, own_version)
     members = unpack_archive(data)
@@ -185,7 +185,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     except ConversionProblem as problem:
         location = format_json_path(problem.path)
         raise _build_damaged_file_error(name, f"It is invalid at {location}: {problem.message}.") from None
-    unsigned = data if signature is None else pack_archive(members)
+    unsigned = data if signature is None else pack_archive(members)  # the file before it was signed
     return SavedPlan(
         plan=plan,
         configuration_files=configuration_files,
@@ -211,7 +211,7 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
 
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     """Return the first member, which describes the others. Raises DiagnosticsError if the data is no plan."""
-    first = read_member_at(data, 0)
+    first = read_member_at(data, 0)  # its name and content
     first_name = first[0] if first is not None else ""
     if first is None or first_name != MANIFEST:
         if not data.startswith(b"PK"):

@@ -46,7 +46,7 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the table of these records; None if it would have no values per row."""
+    """Return the records as a table (columns); None if no column would have a value per row."""
     columns = {}
     for field in fields:
         column = _build_column_of_field([getattr(record, field.name) for record in records], field)
@@ -57,7 +57,7 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the values of one field as a column, None if all are its default."""
+    """Return a field as a column: each value, one for all, or different ones with indexes; None for its default."""
     try:
         numbers: dict[Any, int] = {}  # by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]
@@ -76,13 +76,13 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
-    """Return the records of a table. Raises ConversionProblem."""
+    """Return the records of a table. Raises ConversionProblem if it has another form or unknown columns."""
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
         raise ConversionProblem((), "a list or a table expected")
-    unknown = columns.keys() - {field.name for field in fields}
-    if unknown:
-        raise ConversionProblem(("columns",), f'"{min(unknown)}" is not known here')
+    unknown_names = columns.keys() - {field.name for field in fields}
+    if unknown_names:
+        raise ConversionProblem(("columns",), f'"{min(unknown_names)}" is not known here')
     if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
@@ -241,7 +241,7 @@ def _build_optional_shape(inner: Shape) -> Shape:
 
 
 def _build_sequence_shape(item: Shape) -> Shape:
-    """Build the shape of a tuple of any length: a list, or a table."""
+    """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
     write, converter = item.write, item.table
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
 
@@ -300,7 +300,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
             return data
         return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
-    if write is None:
+    if write is None:  # values are written as they are
         return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 
@@ -318,7 +318,7 @@ class _RecordField(NamedTuple):
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object without fields at their defaults."""
+    """Build the shape (write and read function) of a struct: an object without fields at their defaults."""
     hints = get_type_hints(kind)
     record_fields = [
         _RecordField(field.name, get_annotation_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
@@ -333,7 +333,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
             value = getattr(record, name)
             if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
                 continue
-            data[name] = value if write_field is None else write_field(value)
+            data[name] = value if write_field is None else write_field(value)  # None: written as it is
         return data
 
     def read(data: Any) -> Any:

@@ -53,11 +53,11 @@ class DocumentDeduplicator:
         """Set the written form of a value from those of its parts: a value used often becomes a shared one."""
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
-        reference = parts if node.keys is None else self._write_object(node.keys, parts)
+        written = parts if node.keys is None else self._write_object(node.keys, parts)
         if node.uses > 1 and len(parts) > (2 if node.keys is None else 0):  # a shorter list is as short as a reference
-            self._values.append(reference)
-            reference = f"{self.mark}{len(self._values) - 1}"
-        node.written = reference
+            self._values.append(written)
+            written = f"{self.mark}{len(self._values) - 1}"  # a reference
+        node.written = written
 
     def _write_object(self, keys: tuple[str, ...], parts: list[Any]) -> Any:
         """Write an object: with its keys if they are few or rare, else as a list with a reference to them."""
@@ -103,11 +103,11 @@ class _NodeCollector:
         """Return the value itself if it is a scalar, else the node of all equal values."""
         kind = value.__class__
         if kind in _SCALARS:
-            self._scan_texts_for_mark_letters((value,))
+            self._scan_texts_for_mark_letters((value,))  # the mark of references must begin no text
             return value
-        known = self._by_identity.get(id(value))
-        if known is not None:
-            return known
+        known_node = self._by_identity.get(id(value))
+        if known_node is not None:
+            return known_node
         keys: tuple[str, ...] | None = None
         items: Iterable[Any] = value
         if kind is not list and kind is not tuple:
@@ -155,7 +155,7 @@ class _NodeCollector:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Scan all texts of a value that is stored unchanged."""
+        """Scan all texts of a value, so that the mark becomes the beginning of none of them."""
         pending = [value]
         while pending:
             container = pending.pop()
@@ -182,7 +182,7 @@ class DocumentExpander:
             raise SharedValuesError("The keys that its objects share are not lists of texts.")
         self._keys = list(keys)
         self._values: list[Any] = []
-        self._sizes: list[int] = []
+        self._sizes: list[int] = []  # the number of parts in each of `_values`
         self._size = 0
         values = shared["values"]
         if not isinstance(values, list):

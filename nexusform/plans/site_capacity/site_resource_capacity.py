@@ -242,10 +242,10 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the resources of a site with limited amounts, kind by kind. Observed clusters without a resource stay."""
+    """Return the limited resources of a site, kind by kind. Observed clusters without a nexusform resource stay."""
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
-    managed = before.counts.keys() | after.counts.keys()
-    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed}
+    managed_names = before.counts.keys() | after.counts.keys()
+    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
     observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
     counter = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
@@ -273,20 +273,20 @@ class _SiteNodeCounts(Struct, frozen=True):
 
 
 def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Compute the networks of nodes and VMs by name. The total is unknown (None) for a network not observed, and for
-    clusters without a known network.
+    """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
+    networks, and one per cluster without a known network. The total is None for networks not read.
     """
-    known = {item.name: item for item in supplies.networks or ()}
-    clusters = {name for name in counter.before.keys() | counter.after.keys() if name in counter.networks}
-    named = {counter.networks[cluster] for cluster in clusters} | known.keys()
-    for name in sorted(named):
-        own_clusters = [cluster for cluster in sorted(clusters) if counter.networks[cluster] == name]
-        network = known.get(name, NetworkAddresses(name, addresses=None, vms=0))
+    network_by_name = {item.name: item for item in supplies.networks or ()}
+    connected_clusters = {cluster for cluster in {**counter.before, **counter.after} if cluster in counter.networks}
+    network_names = {counter.networks[cluster] for cluster in connected_clusters} | network_by_name.keys()
+    for network_name in sorted(network_names):
+        own_clusters = [cluster for cluster in sorted(connected_clusters) if counter.networks[cluster] == network_name]
+        network = network_by_name.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
         row = SiteResourceCapacity(
             site_id="",
             site="",
             kind=SiteResourceKind.NODE_ADDRESSES,
-            name=name,
+            name=network_name,
             total=network.addresses,
             surge=max((counter.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
         )
@@ -298,14 +298,14 @@ def _compute_node_addresses(supplies: SiteResources, counter: _SiteNodeCounts) -
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
         yield SiteResourceCapacity("", "", SiteResourceKind.NODE_ADDRESSES, "")
-    for cluster in sorted((counter.before.keys() | counter.after.keys()) - clusters):
+    for cluster in sorted((counter.before.keys() | counter.after.keys()) - connected_clusters):
         yield SiteResourceCapacity(
             "", "", SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=counter.surge.get(cluster, 0)
         )
 
 
 def _compute_pod_blocks(supplies: SiteResources, counter: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Compute the blocks of pod addresses of each cluster against its nodes: at least one per node."""
+    """Yield the blocks of pod addresses of each cluster against its nodes: each node needs at least one."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(counter.before.keys() | counter.after.keys()):
         addresses = pod_addresses.get(cluster)
@@ -330,7 +330,7 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
-    """Compute the appliances, and the volumes promised against all of them."""
+    """Yield a row per storage appliance (one unknown row without data), and a row of all volumes against their sum."""
     for appliance in supplies.storage or ():
         row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
         yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
@@ -383,7 +383,7 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
         claimed_gib = -(-claimed_bytes // _GIB)  # rounded up
         return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
-    new_bytes = sum(claim.unbound_size for claim in claims)
+    new_bytes = sum(claim.unbound_size for claim in claims)  # of claims without an existing volume
     if supplies.volume_sizes:
         # The bytes of claims without an existing volume of their size, for any assignment of volumes.
         unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
@@ -401,13 +401,13 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     A row of an unknown amount counts as scarcer than a sufficient one.
     """
     of_kind = [row for row in rows if row.kind is kind]
-    known = [row for row in of_kind if row.free is not None]
-    scarcest = min(known, key=lambda row: (row.free or 0) - row.surge, default=None)
+    known_rows = [row for row in of_kind if row.free is not None]
+    scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
     if scarcest is not None and scarcest.is_insufficient:
         return scarcest
     # A network with a known total but unknown use counts only without any known row: it may have no nodes.
-    unknown = [row for row in of_kind if row.free is None and (row.total is None or not known)]
-    return unknown[0] if unknown else scarcest
+    unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
+    return unknown_rows[0] if unknown_rows else scarcest
 
 
 def _subtract_if_known(total: int | None, used: int | None) -> int | None:
