@@ -89,7 +89,7 @@ def plan(arguments: PlanArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)
+    is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
     if problems := _replace_older_plan_file(arguments):
         screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
         return 1

@@ -68,11 +68,11 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks as described by TaskEngine."""
+        """Run tasks and return those not started, as described by TaskEngine."""
         batch = _Batch(on_result, deque())
         for task in tasks:
+            # A task of a locked site runs on the worker (by number) with its lock, any other one (None) on any worker.
             home = self._homes.get(task.site) if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else None
-            # A task of a locked site runs on the worker with its lock.
             queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
             queue.append(task)
         while True:

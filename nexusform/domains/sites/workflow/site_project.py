@@ -123,7 +123,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute the signature of files and directories, which changes with any write, addition or deletion."""
+    """Compute the signature of files and directories. Any write, addition or deletion changes it."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
@@ -144,7 +144,7 @@ def _build_inputs_file_name(site: SiteEntry) -> str:
 
 
 def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[Sequence[Assignment], list[Diagnostic]]:
-    """Build the assignments of inputs; report inputs that the root module does not declare."""
+    """Build the assignments of inputs; report inputs not declared by the root module."""
     variables = configuration.root.variables
     problems = [
         build_error(

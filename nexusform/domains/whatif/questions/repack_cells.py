@@ -121,7 +121,7 @@ class CellCatalogue:
         spans = [range(2) for _ in key.spanning]
         for count_so_far, counts in enumerate(product(*choices, *spans)):
             if count_so_far >= MAX_LEAVINGS:
-                self.is_capped = True
+                self.is_capped = True  # without the other changes, no bound is proved
                 return
             group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
             leaving_indexes = tuple(

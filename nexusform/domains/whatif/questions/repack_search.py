@@ -85,7 +85,7 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time."""
+        """Search with this share of the remaining time; search again without moving VMs with violated pods."""
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
         refinement = _ProgramRefinement(context, request, budget.split(_SEARCH_SHARE))
@@ -147,7 +147,7 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until its choice has an order; True if none exists (proved)."""
+        """Solve and refine the program until its choice has an order. Return it, or None, and True if none exists."""
         for _ in range(_MAX_ROUNDS):
             found = self._solve_program(self._request)
             if isinstance(found, NoRepackSolution):
@@ -171,7 +171,7 @@ class _ProgramRefinement:
         return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
     def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
-        """Solve the program; return a choice of VMs and the lower bound."""
+        """Solve the program; return a choice of VMs and the lower bound of re-creations, or no solution."""
         program = RepackProgram(
             self._context,
             request,

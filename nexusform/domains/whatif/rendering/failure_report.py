@@ -127,7 +127,7 @@ def _describe_waiting_vms(pool: PoolAvailability) -> str:
 
 
 def _build_node_deletion_section(failure: Failure) -> Section:
-    """Build the section of commands that re-create nodes elsewhere."""
+    """Build the section of commands for the re-creation of nodes elsewhere."""
     unreachable = failure.unreachable_clusters
     lines = []
     if unreachable:
