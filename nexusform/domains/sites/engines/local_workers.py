@@ -130,7 +130,7 @@ class LocalTaskEngine:
         batch.on_result(task, result)
 
     def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:
-        """Replace a crashed worker and retry its task; report a failure after the last attempt."""
+        """Replace a crashed worker and retry its task on any worker; report a failure after the last attempt."""
         crashed = self._processes[number]
         self._close_worker(crashed)
         self._processes[number] = _start_process()

@@ -183,7 +183,7 @@ def plan_fleet(
 
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    # For each site the other sites with states that it reads.
+    # For each site the other sites with states read by it.
     owners = {result.state_location: name for name, result in results.items() if result.state_location}
     dependencies = {
         name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))

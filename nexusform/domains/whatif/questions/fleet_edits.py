@@ -208,7 +208,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
         return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}))
-    template = simulated_fleet.members.get(edit.value)  # None: the value names a cluster
+    template = simulated_fleet.members.get(edit.value)  # None: it may name a cluster, see below
     if template is not None:
         labels = {**template.record.labels, MEMBER_LABEL: edit.member}
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)

@@ -156,7 +156,7 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the impacts on workloads with lost pods, and all pods, while `nodes_down` are down (drained or failed)."""
+    """Return the impacts on workloads with lost pods, and all pods, while nodes are down: drained or lost at once."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
     preempted = {  # by workload key and pod number

@@ -117,14 +117,14 @@ class _CellGroup(Struct, frozen=True):
 
     key: CellKey
     cells: tuple[CellPosition, ...]
-    machines: int = -1
+    machines: int = -1  # cells of any machine
     cell_number: int = 0
-    is_cleared: bool = False
+    is_cleared: bool = False  # cells after VMs in unknown cells left
 
 
 class RepackProgram:
     """Program of one context. `tracked_pools`: pools with rows for their spread over racks.
-    `single_machines`: machines modelled individually, with their disk.
+    `single_machines`: machines modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=upper, entries=entries, subject=("arrival", number, kind))
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
-        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. The others
+        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. Others
         stay as they are. A cleared unit has no cells until its machines are emptied, so its bound is 0.
         """
         program, size = self._program, len(unit.cells)

@@ -293,7 +293,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Remove all of these VMs, then place each in this order; None if one cannot be placed."""
+        """Remove all `sources`, then place each of them in their order; None if one cannot be placed."""
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
@@ -469,7 +469,7 @@ def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], sou
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
-    """Return the demand with these machines cordoned."""
+    """Return the demand with `machines` cordoned: with a hint against them, if there are any."""
     names = frozenset(machines)
     if not names:
         return demand
