@@ -141,7 +141,7 @@ def plan_fleet(
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
     spool = Path(location.data_directory, f"sites-{fleet.session}").absolute()
-    if out:  # workers write their plans to the spool directory, until these are in one file
+    if out:  # workers write the plans of sites to the spool directory, until they are in the one file `out`
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:

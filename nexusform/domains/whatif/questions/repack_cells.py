@@ -113,8 +113,8 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """List the possible changes of a cell with these contents. `arrivals`: class (-1: demand) and SKU of multi-cell
-        VMs. `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
+        """List the possible changes of a cell with this key. `arrivals`: class (-1: demand) and SKU of multi-cell VMs.
+        `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
         choices = [range(len(pods) + 1) for _, pods in key.leaving]

@@ -171,7 +171,7 @@ class RepackProgram:
         return len(self._program.lower), len(self._program.columns)
 
     def _build_program(self) -> None:
-        """Build all rows and columns, with one unit for equal machines (or for equal cells of any machines)."""
+        """Build all rows and columns: by equal machines if they have linked or unknown cells, else by equal cells."""
         program = self._program
         program.add_row(_DEMAND_ROW, self._request.want, _INFINITE)
         for host in self._context.hosts:
@@ -180,7 +180,7 @@ class RepackProgram:
         known_groups: dict[Hashable, list[RepackMachine]] = {}
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
-            groups = unknown_groups if host.has_unknown_cells else known_groups
+            groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
             # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
             loose_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
