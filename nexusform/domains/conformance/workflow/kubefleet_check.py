@@ -165,7 +165,7 @@ class FleetCheck:
         return bool(self._running.call("GET", path).get("status", {}).get("agentStatus"))
 
     def check_placement(self, placement: PlacementPlan) -> None:
-        """Compare the clusters of a placement. Raises ProgramProblem."""
+        """Compare the clusters of a placement with the hub agent's; record any difference. Raises ProgramProblem."""
         name = placement.spec.configuration.name
         manifest = self._manifests.get(name)
         if manifest is None:  # not part of the exported manifests

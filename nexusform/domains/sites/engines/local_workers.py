@@ -97,7 +97,7 @@ class LocalTaskEngine:
         self._homes = {}
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
-        """Start tasks on idle workers within the limit."""
+        """Start tasks on idle workers, started if needed, until the limit is reached or the run is stopping."""
         required = min(self._count, len(batch.pending))
         while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
             self._processes.append(_start_process())

@@ -59,7 +59,7 @@ class EvictionProposal(Struct, frozen=True):
 
 
 class TrialOutcome(Struct, frozen=True):
-    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; else why there is none."""
+    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; or `error`, if it failed."""
 
     waiting: tuple[Feasibility, ...] = ()
     unknown: tuple[Feasibility, ...] = ()

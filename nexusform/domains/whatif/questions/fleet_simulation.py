@@ -337,7 +337,7 @@ def _run_scheduling(
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
     hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
-    # Build the members of a run, including leaving ones.
+    # Build the members of a run, including leaving ones (without a record and cluster).
     previous_members = snapshot.members.members
     members: dict[str, FleetMemberState] = {}
     for name in dict.fromkeys((*previous_members, *members_after)):
