@@ -127,7 +127,7 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Search windows (None: not found). `searches_orders`: on a small site, try all orders with fewer."""
+        """Search windows (None: none found). `searches_orders`: on a small site, try orders with fewer re-creations."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()
