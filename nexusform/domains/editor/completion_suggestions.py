@@ -43,7 +43,7 @@ _LABELS: Final = {
 
 
 def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
-    """Return the suggestions at a byte of a file, based on the text before it."""
+    """Return the suggestions at a byte of a file, based on the text before it; [] for none."""
     text = module.files[path].text.encode()
     line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
     blocks = module.find_blocks(path, offset)
@@ -60,7 +60,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     if name is not None and argument is None:
         proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level_blocks(name[1])
         return list(proposals)
-    if argument is None:
+    if argument is None:  # neither a name nor a value is being typed
         return []
     attribute = schema_lookup.find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)

@@ -63,7 +63,7 @@ def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleT
 
 
 def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
-    """Return the placement of a pool's VMs if it is predicted, else the documentation of the block."""
+    """Return the placement of a pool's VMs if it is predicted, else the documentation of the block ("" for none)."""
     block = blocks[-1]
     if len(blocks) == 1:
         return schema_lookup.TOP_LEVEL.get(block.type, "")

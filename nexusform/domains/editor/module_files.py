@@ -118,7 +118,7 @@ class ModuleText(Struct, frozen=True):
 
 
 def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
-    """Read the files of a directory; those in `unsaved_texts` (by absolute path) as in the editor."""
+    """Read the readable files of a directory; texts in `unsaved_texts` (by absolute path) replace those on disk."""
     paths = set(map(str, Path(directory).glob(f"*{NATIVE}")))
     paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
     files = {}

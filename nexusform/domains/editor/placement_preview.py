@@ -54,7 +54,7 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 def build_preview(plan: Plan) -> PlacementPreview:
     """Return the preview of a plan. Instances of one block are merged."""
-    hints: dict[tuple[str, str], list[str]] = {}
+    hints: dict[tuple[str, str], list[str]] = {}  # by address of the block and pool ("": no pool)
     texts: dict[tuple[str, str], list[str]] = {}
     zones = {
         (str(pool.address), pool.pool): sorted(
@@ -106,7 +106,7 @@ def _join_first_texts(texts: list[str], separator: str) -> str:
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield the keys of a file's blocks in a preview, and the end of their headers."""
+    """Yield the key of each resource and inner block in a preview (address, pool or ""), and the end of its header."""
     for block in module.list_blocks(path):
         if block.type != "resource":
             continue

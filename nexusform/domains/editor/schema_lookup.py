@@ -53,7 +53,7 @@ def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
-    """Return the schema of the innermost of these nested blocks, or UNKNOWN_SCHEMA."""
+    """Return the schema of the last of nested blocks, each inside the one before it, or UNKNOWN_SCHEMA."""
     if not blocks or not blocks[0].labels:
         return UNKNOWN_SCHEMA
     schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)

@@ -43,7 +43,7 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the clusters of a plan's new, cluster-scoped placements. Raises ProgramCheckProblem."""
+    """Compare the clusters of new, cluster-scoped placements with the hub agent's. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     placements = list(fleet.outcome.placements.values()) if fleet is not None else []
     members = fleet.outcome.member_list.members if fleet is not None else ()
@@ -165,7 +165,7 @@ class FleetCheck:
         return bool(self._running.call("GET", path).get("status", {}).get("agentStatus"))
 
     def check_placement(self, placement: PlacementPlan) -> None:
-        """Compare the clusters of a placement. Raises ProgramProblem."""
+        """Compare the clusters of a placement with the hub agent's; record any difference. Raises ProgramProblem."""
         name = placement.spec.configuration.name
         manifest = self._manifests.get(name)
         if manifest is None:  # not part of the exported manifests

@@ -141,7 +141,7 @@ def _build_toleration(item: Toleration) -> Body:
 
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
-    """Build the affinity of a pod."""
+    """Build the affinity of a pod; `only_node` is the node of a DaemonSet's pod, "" for other pods."""
     terms = spec.node_terms
     if only_node:  # as the DaemonSet controller does, each term also requires the node
         own = Requirement("metadata.name", "In", (only_node,))

@@ -147,7 +147,7 @@ class _NovaSiteReplay:
         }
 
     def _build_server(self, sku: VmSku, host: str) -> Body:
-        """Build a server. One of the inventory has its NUMA cells and PCI devices in its host already."""
+        """Build a server. The host already counts the NUMA cells and PCI devices of a server in the inventory."""
         server: Body = {"host": host, "vcpus": sku.vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
         inventory: Body = self._attributes["inventory"]
         if sku.record.startswith(SERVER_RECORD):
@@ -177,10 +177,10 @@ class _NovaSiteReplay:
         return {"hosts": self._hosts, "settings": settings}
 
     def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
-        """Add the request for a VM. Without a decision, or with several groups, it only takes its capacity."""
+        """Add the request for a VM. It is only placed, not compared, if the driver cannot repeat the decision."""
         address, vm = self._placed[operation.token]
         host, name = vm.placement.machine, _name_server(operation.token)
-        group, zones, predicted, image_name = None, [], "", ""
+        group, zones, predicted, image_name = None, [], "", ""  # predicted "": not compared
         if isinstance(operation, PlaceOperation):
             self.total += 1
             demand, hints = operation.demand, operation.demand.hints

@@ -104,11 +104,11 @@ class NovaSiteState:
     def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:
         self.placement = placement
         self.document = document
-        self.states: dict[str, Any] = {}
-        self.providers: dict[str, str] = {}
-        self.numbers: dict[str, int] = {}
-        self.classes: dict[str, int] = {}
-        self.servers: dict[str, dict[str, Any]] = {}
+        self.states: dict[str, Any] = {}  # HostState by host
+        self.providers: dict[str, str] = {}  # UUID of the resource provider by host
+        self.numbers: dict[str, int] = {}  # row id by host
+        self.classes: dict[str, int] = {}  # row id by resource class
+        self.servers: dict[str, dict[str, Any]] = {}  # by name
         settings = document.get("settings", {})
         for name, value in settings.get("weight_multipliers", {}).items():
             CONF.set_override(f"{name}_weight_multiplier", value, group="filter_scheduler")
@@ -122,18 +122,18 @@ class NovaSiteState:
         for name in document["hosts"]:
             self.update_host_state(name)
         names = settings.get("enabled_filters", CONF.filter_scheduler.enabled_filters)
-        known = {item.__name__: item for item in filters.all_filters()}
-        self.filters = [known[name]() for name in names]
+        filter_classes = {item.__name__: item for item in filters.all_filters()}
+        self.filters = [filter_classes[name]() for name in names]
         for item in self.filters:
             if hasattr(item, "servicegroup_api"):
                 item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # by update_host_state
         self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
 
     def create_providers(self) -> None:
-        """Create the resource providers of the hosts, with their inventories, traits and zones."""
+        """Create the rows of the hosts in the tables of Placement: providers, inventories, traits, zones."""
         hosts, insert = self.document["hosts"], self.placement.insert
         self.providers = {name: str(uuid.uuid4()) for name in hosts}
-        numbers = self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
+        numbers = self.numbers = {name: row for row, name in enumerate(hosts, start=1)}  # row id by host
         zones = {zone: row for row, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))}
         classes = self.classes = self.placement.read_ids(models.ResourceClass)
         trait_ids = self.placement.read_trait_ids(
@@ -284,7 +284,7 @@ class NovaSiteState:
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Return the hosts of the highest weights, [] if none fits; add the server to the given host, or the first."""
+        """Return the best hosts, [] for none. Add the server (`r<number>` if unnamed) to its `host`, or the first."""
         for name in request.get("released", ()):
             if name in self.servers:
                 self.release(name)
@@ -321,7 +321,7 @@ class NovaSiteState:
         return hosts
 
     def build_group(self, group: dict[str, Any]) -> Any:
-        """Build a server group {name, policy, max}. Its members are servers, or `members`: the hosts of these."""
+        """Build a server group {name, policy, max}. Its members are its servers, or one for each host in `members`."""
         members = {
             server["uuid"]: server["host"] for server in self.servers.values() if server.get("group") == group["name"]
         }

@@ -96,7 +96,7 @@ class KubeSchedulerCheck:
     """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
-        self.checked: set[tuple[int, PodKey]] = set()
+        self.checked: set[tuple[int, PodKey]] = set()  # number of the prediction, and pod
         self.differences: list[DecisionDifference] = []
         self.cases: list[Body] = []
         self._running = running
@@ -105,7 +105,7 @@ class KubeSchedulerCheck:
         self._names = (f"p{number}" for number in itertools.count())
         self._cluster: Cluster | None = None
         self._nodes: list[Body] = []
-        self._pods: dict[tuple[PodSpec, str], list[str]] = {}
+        self._pods: dict[tuple[PodSpec, str], list[str]] = {}  # names of running pods by spec and node
         self._namespaces: set[str] = set()
         self._service: Body | None = None
         self._prediction = 0
@@ -153,7 +153,7 @@ class KubeSchedulerCheck:
             self._running.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
         self._cluster = cluster
         kubelet_version = f"v{self._version}"
-        counts = Counter(name for node in cluster.nodes for name in node.images or ())
+        counts = Counter(name for node in cluster.nodes for name in node.images or ())  # nodes with each image
         self._nodes = [build_node(node, kubelet_version, counts, len(cluster.nodes)) for node in cluster.nodes]
         for node in self._nodes:
             self._check_time_limit()
@@ -231,7 +231,7 @@ class KubeSchedulerCheck:
         only_node = outcome.node if is_daemon else ""
         expected = {outcome.node} if is_daemon else _predict_best_nodes(scheduler)
         body = build_pod_manifest(spec, next(self._names), only_node=only_node)
-        answers = [self._decide(body)]
+        answers = [self._decide(body)]  # the node of each attempt, "" for none
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
             if len(answers) == 1:
@@ -265,7 +265,7 @@ class KubeSchedulerCheck:
         return answers[0]
 
     def _build_case(self, pod: Body, answers: list[str]) -> Body:
-        """Build the case of `nexusform conformance` with the last of these decisions."""
+        """Build the case of `nexusform conformance`: the last of `answers` (node, "" for none) is the decision."""
         pods = [build_pod_manifest(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
         own_name = pod["metadata"]["name"]
         # A list without any pod could be a list without its pods.

@@ -87,7 +87,7 @@ def apply(arguments: ApplyArguments) -> int:
     reports = parse_reports(arguments.report, FORMATS.keys())
     if parse_verification(arguments.verify).replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)
+    is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
     arguments.engine.check_usable(screen)
     job, problems, sources = _open_apply_job(arguments)
     screen.print_diagnostics(problems, sources, is_aside=is_on_stderr)
@@ -145,14 +145,13 @@ def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[D
 def _select_waves(
     arguments: ApplyArguments, plan: FleetPlan, progress: FleetApplyProgress
 ) -> tuple[tuple[Wave, ...], list[Diagnostic]]:
-    """Select the waves to apply now: the one of -wave, or all with sites; none with an error."""
+    """Select the waves to apply now: the one of -wave, or all with sites; () with an error if none may be applied."""
     waves_with_sites = tuple(wave for wave in plan.waves if plan.select_wave(wave.name))
     names = [wave.name for wave in waves_with_sites]
     unfinished_names = [name for name in names if not progress.is_finished(name)]
     finished_names = set(names).difference(unfinished_names)
-    # A wave without changes blocks no other wave.
-    pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]
-    started_wave = progress.find_unfinished_wave()
+    pending_names = [name for name in unfinished_names if plan.has_pending_sites(name)]  # only these block later waves
+    started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
     if not unfinished_names or (progress.lines and not pending_names and not started_wave):  # the rest is unchanged
         detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
@@ -256,7 +255,7 @@ def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
 
 
 def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:
-    """Add the planned rows to a result, and the planned impact if it was applied."""
+    """Add the planned rows to a result without rows, and the planned impact if it was applied."""
     result = replace(result, rows=result.rows or planned.rows)
     if result.status is not SiteStatus.APPLIED:
         return result

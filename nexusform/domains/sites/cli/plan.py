@@ -89,7 +89,7 @@ def plan(arguments: PlanArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)
+    is_on_stderr = arguments.as_json or has_stdout_report(reports)  # of diagnostics: stdout has only the report
     if problems := _replace_older_plan_file(arguments):
         screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
         return 1
@@ -164,7 +164,7 @@ def _plan_sites_on_engine(
     signer: Signer | None,
     screen: Screen,
 ) -> FleetPlanningResult:
-    """Plan on the requested engine, with a progress line on a terminal."""
+    """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data."""
     has_progress = screen.is_live and not arguments.as_json
     has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
     planned_count = 0

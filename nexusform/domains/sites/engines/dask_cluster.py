@@ -138,7 +138,7 @@ class DaskTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks as described by TaskEngine."""
+        """Run tasks and return those not started, as described by TaskEngine."""
         pending = list(reversed(tasks))
         running: dict[str, _SubmittedTask] = {}
         last_progress = monotonic()

@@ -68,11 +68,11 @@ class LocalTaskEngine:
         max_running: Callable[[], int],
         is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        """Run tasks as described by TaskEngine."""
+        """Run tasks and return those not started, as described by TaskEngine."""
         batch = _Batch(on_result, deque())
         for task in tasks:
+            # A task of a locked site runs on the worker (by number) with its lock, any other one (None) on any worker.
             home = self._homes.get(task.site) if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else None
-            # A task of a locked site runs on the worker with its lock.
             queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
             queue.append(task)
         while True:
@@ -97,7 +97,7 @@ class LocalTaskEngine:
         self._homes = {}
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
-        """Start tasks on idle workers within the limit."""
+        """Start tasks on idle workers, started if needed, until the limit is reached or the run is stopping."""
         required = min(self._count, len(batch.pending))
         while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
             self._processes.append(_start_process())
@@ -130,7 +130,7 @@ class LocalTaskEngine:
         batch.on_result(task, result)
 
     def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:
-        """Replace a crashed worker and retry its task; report a failure after the last attempt."""
+        """Replace a crashed worker and retry its task on any worker; report a failure after the last attempt."""
         crashed = self._processes[number]
         self._close_worker(crashed)
         self._processes[number] = _start_process()

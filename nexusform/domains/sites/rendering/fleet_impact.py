@@ -28,7 +28,7 @@ _ADVICE: Final = (
 
 
 def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
-    """Compute the impact of the whole plan: that of the worst site."""
+    """Compute the impact of the whole plan: the worst impact of a site."""
     impacts = [compute_site_impact(site.result) for site in plan.sites]
     if plan.undeclared:  # a warning, so as serious as moved objects
         impacts.append(PlacementImpact.MOVES)
@@ -41,7 +41,7 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 
 def compute_site_level(result: SiteResult) -> Level:
-    """Compute the level of a site's plan: that of its worst finding."""
+    """Compute the level of a site's plan: the level of its worst finding."""
     levels = [Level(item.level) for item in result.diagnostics if not item.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)

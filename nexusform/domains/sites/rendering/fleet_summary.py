@@ -135,7 +135,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
 
 
 def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
-    """Build the section about the first wave that cannot start, with what `sites apply` would apply."""
+    """Build the section about the first wave unable to start, and the waves applied before it by `sites apply`."""
     wave = plan.find_blocked_wave()
     if wave is None:
         return
@@ -155,7 +155,7 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
 
 
 def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of sites that cannot be planned, by reason."""
+    """Build the section of sites without a plan, by reason."""
     if not sites:
         return
     reasons = group_by_reason(sites)

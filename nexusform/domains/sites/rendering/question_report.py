@@ -28,7 +28,7 @@ TableLine = tuple[tuple[str, ...], bool]
 
 
 def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Report:
-    """Build the report: a summary over all sites, and one row per distinct result."""
+    """Build the report: a summary, the failed sites by reason, and one row per distinct result with its sites."""
     failed = select_failed_results(results)
     successful = [result for result in results if result.status not in _FAILED_STATUSES]
     verdict = _SUMMARIES[question_kind](successful) if successful else "No result."
@@ -46,7 +46,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         ]
         sections.append(Section("Failed sites", tuple(failed_lines), is_finding=True))
     if successful:
-        # Build the section with one row per distinct result.
+        # Build the section with one row per distinct result: its cells without site names, and if it is a problem.
         heads, build_rows = _TABLES[question_kind]
         sites_by_line: dict[TableLine, list[str]] = {}
         for result in successful:

@@ -150,7 +150,7 @@ class FleetPlan(Struct, frozen=True):
         return any(site.result.status is not SiteStatus.UNCHANGED for site in self.select_wave(wave))
 
     def count_rejected(self, wave: str) -> int:
-        """Count the sites of a wave that cannot be planned; they count as failures of the wave."""
+        """Count the sites of a wave without a plan; they count as failures of the wave."""
         rejected = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
         return sum(site.result.status in rejected for site in self.select_wave(wave))
 

@@ -241,6 +241,6 @@ class TaskEngine(Protocol):
 
 
 def build_lost_result(task: Task, reason: str) -> SiteResult:
-    """Build the result of a task that no worker completed."""
+    """Build the result of a task completed by no worker."""
     status = SiteStatus.REJECTED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
     return SiteResult(task.site, status, reason)

@@ -199,11 +199,11 @@ _FILE_HINT: Final = (
 
 
 def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], list[Wave]]:
-    """Read all sites and waves."""
-    parts, content_problems = decode_body(body, _FILE_SCHEMA)
+    """Read all sites and waves (ONLY_WAVE without a `strategy` block); add problems to `reading`."""
+    content, content_problems = decode_body(body, _FILE_SCHEMA)
     problems = reading.problems
     problems += content_problems
-    blocks = group_by(parts.blocks, lambda block: block.type)
+    blocks = group_by(content.blocks, lambda block: block.type)
     strategies, defaults = blocks.get("strategy", []), blocks.get("defaults", [])
     for duplicate in (*strategies[1:], *defaults[1:]):
         detail = f"Only one `{duplicate.type}` block is allowed."
@@ -214,9 +214,9 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
     wave_names = {wave.name for wave in waves}
     last_wave = waves[-1].name
     sites: dict[str, SiteEntry] = {}
-    for block in parts.blocks:
+    for block in content.blocks:
         if block.type not in ("site", "sites"):
-            continue
+            continue  # read above
         for site in _read_sites(block, reading):
             _add_site(sites, replace(site, wave=site.wave or last_wave), wave_names, problems)
         if len(sites) > _MAX_SITES:
@@ -333,7 +333,7 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
 
 
 def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
-    """Read the sites of one `site` or `sites` block."""
+    """Yield the sites of one `site` or `sites` block up to the first invalid one; add problems to `reading`."""
     if block.type == "site":
         prepared = _build_site_block(block, _SITE, reading.problems)
         site = _build_site(block.labels[0].value, prepared, reading.names, reading)

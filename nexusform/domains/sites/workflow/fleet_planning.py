@@ -80,7 +80,7 @@ def open_fleet(location: CommandContext, options: FleetOptions, now: str = "") -
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of the requested sites; report patterns without a match, or matching only `undeclared` sites."""
+    """Select the names of sites by patterns and wave (none or "": all); report each without a site, hint at states."""
     problems: list[Diagnostic] = []
     waves = [item.name for item in definition.waves]
     if wave not in ("", *waves):
@@ -134,14 +134,14 @@ def plan_fleet(
     on_plan: Callable[[FleetPlan], None] = lambda _: None,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> FleetPlanningResult:
-    """Plan these sites, and write the plan to `out` if given, signed if a signer is given. `on_result` is
-    called for each site, `on_plan` for the whole plan before it is written.
+    """Plan the sites of `names`. Write the plan to `out` (if not ""), signed if a signer is given. `on_result` is
+    called for each result, `on_plan` for the whole plan before it is written.
     """
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"
     spool = Path(location.data_directory, f"sites-{fleet.session}").absolute()
-    if out:  # workers write their plans to the spool directory, until these are in one file
+    if out:  # workers write the plans of sites to the spool directory, until they are in the one file `out`
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
@@ -183,7 +183,7 @@ def plan_fleet(
 
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    # For each site the other sites with states that it reads.
+    # For each site the other sites with states read by it.
     owners = {result.state_location: name for name, result in results.items() if result.state_location}
     dependencies = {
         name: tuple(sorted({owners[state] for state in result.read_states if state in owners} - {name}))
@@ -246,6 +246,6 @@ def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, 
     ordered: list[list[str]] = []
     while remaining:
         ready = [name for name in remaining if not set(dependencies.get(name, ())) & set(remaining)]
-        ordered.append(ready or remaining)  # planning rejects cycles
+        ordered.append(ready or remaining)  # all remaining ones for a cycle, rejected by planning already
         remaining = [name for name in remaining if name not in set(ordered[-1])]
     return ordered

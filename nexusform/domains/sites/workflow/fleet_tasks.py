@@ -71,17 +71,17 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
         reason = "Its plan input changed during the run. Run the command again."
         return SiteResult(name, SiteStatus.REJECTED, reason)
     # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
-    by_name: dict[str, SiteQuestionFinding] = {}
+    merged: dict[str, SiteQuestionFinding] = {}  # by name of the finding
     rounds = zip_longest(*(part_result.findings for part_result in ordered))
     for finding in filter(None, chain.from_iterable(rounds)):  # some parts have fewer racks
-        existing = by_name.get(finding.name)
+        existing = merged.get(finding.name)
         if existing is None:
-            by_name[finding.name] = finding
+            merged[finding.name] = finding
         else:
             figures = {key: figure + finding.figures.get(key, 0) for key, figure in existing.figures.items()}
             is_problem = existing.is_problem or finding.is_problem
-            by_name[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
-    return replace(ordered[0], findings=tuple(by_name.values()))
+            merged[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
+    return replace(ordered[0], findings=tuple(merged.values()))
 
 
 def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:

@@ -55,11 +55,11 @@ def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mappin
 
 
 def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
-    """Read everything required for a plan of a site, except its state."""
+    """Read everything required for a plan of a site, except its state; no project if there are errors."""
     location = make_site_location(fleet, site, environment)
     configuration, problems = load_cached_configuration(location)
     sources = configuration.files
-    assignments, undeclared = _build_assignments(site, configuration)
+    assignments, input_problems = _build_assignments(site, configuration)
     variables, further_problems = read_root_variables(
         configuration,
         environment=location.environment,
@@ -69,7 +69,7 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
         assignments_override=assignments,
     )
     further_problems += check_constant_variables(configuration, {name: value for name, (value, _) in variables.items()})
-    further_problems = [*undeclared, *(_locate_problem_at_inputs(problem, site) for problem in further_problems)]
+    further_problems = [*input_problems, *(_locate_problem_at_inputs(problem, site) for problem in further_problems)]
     if further_problems and site.data_files:
         data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
         further_problems = [replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems]
@@ -123,7 +123,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute the signature of files and directories, which changes with any write, addition or deletion."""
+    """Compute the signature of files and directories. Any write, addition or deletion changes it."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []
@@ -144,7 +144,7 @@ def _build_inputs_file_name(site: SiteEntry) -> str:
 
 
 def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[Sequence[Assignment], list[Diagnostic]]:
-    """Build the assignments of inputs; report inputs that the root module does not declare."""
+    """Build the assignments of inputs; report inputs not declared by the root module."""
     variables = configuration.root.variables
     problems = [
         build_error(

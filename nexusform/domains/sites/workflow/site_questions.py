@@ -82,7 +82,7 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
 
 
 def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
-    """Simulate the failure of each rack of this part."""
+    """Simulate the failure of each rack of the question's part: of every `parts`-th one, from number `part`."""
     registries = run.project.registries
     things = list_state_objects(state)
     snapshot = build_snapshot(things, registries, state.catalogue)

@@ -296,7 +296,7 @@ def _compare_with_approval(
         state_location=describe_state_location(run, site),
         is_locked=True,
     )
-    remaining, read_problems = find_remaining_steps(run.stored, run.project.context)
+    remaining, read_problems = find_remaining_steps(run.stored, run.project.context)  # None: no apply was interrupted
     if has_errors(read_problems):
         return build_rejected_result(name, read_problems)
     if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:

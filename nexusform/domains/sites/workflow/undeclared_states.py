@@ -48,7 +48,7 @@ class _KnownState(Struct, frozen=True):
 def find_undeclared_sites(
     opened: OpenedFleet, location: CommandContext, patterns: Sequence[str] = ()
 ) -> tuple[UndeclaredSite, ...]:
-    """Find the requested undeclared sites, by name. Nothing is locked or written."""
+    """Find the sites with a state but no declaration, by name, matching `patterns`. Nothing is locked or written."""
     definition, fleet = opened.definition, opened.fleet
     assert definition is not None, "a fleet that was read"
     assert fleet is not None, "a fleet that was read"

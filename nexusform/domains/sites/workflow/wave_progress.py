@@ -80,7 +80,7 @@ class FleetApplyProgress(Struct):
 
 
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
-    """Read the progress of a plan. Raises FileProblem."""
+    """Read the progress of the plan with this identity (none before its first apply). Raises FileProblem."""
     path = Path(f"{plan_path}{SUFFIX}")
     try:
         data = read_regular(path, _MAX_BYTES, follow=False)

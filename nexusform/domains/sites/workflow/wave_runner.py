@@ -82,10 +82,10 @@ class FleetApply(Struct):
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
-    """Apply these waves in order; return why it stopped, None if all finished. Raises FileProblem, TaskEngineError."""
+    """Apply `waves` in order; return the stop, None if all are finished. Raises FileProblem, TaskEngineError."""
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
-            continue
+            continue  # in an earlier run
         stop = (
             _check_rejected_sites(fleet_apply, wave)
             or _wait_for_soak(fleet_apply, wave)
@@ -139,7 +139,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 
 
 def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Request the approval of a gated wave, once. A wave without changes needs none."""
+    """Request the approval of a gated wave with changes, once; return None if the wave may start, else the stop."""
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
@@ -221,7 +221,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
-    """Prepare sites, and apply them if all are as approved; return the reason of a stop."""
+    """Prepare sites, and apply them if all are as approved; return the reason of a stop, "" if there is none."""
     prepared = _prepare_sites(fleet_apply, sites, tally)
     if tally.stop_reason:
         _release_site_locks(fleet_apply, prepared)
@@ -251,15 +251,15 @@ def _apply_until_stop(
 
 
 def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts) -> list[PlannedSite]:
-    """Lock and plan all sites again; return those to apply now."""
-    by_name = {site.name: site for site in sites}
+    """Lock and plan all sites again; return the sites to apply now. A reason to stop is set in `tally`."""
+    site_by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
     rejected: list[SiteResult] = []
 
     def record_result(task: Task, result: SiteResult) -> None:
         """Keep a locked site to apply it; record the result of any other."""
         if result.is_locked:
-            prepared.append(by_name[task.site])
+            prepared.append(site_by_name[task.site])
             return
         if result.status in _FAILED_STATUSES:
             rejected.append(result)
@@ -277,13 +277,13 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
         names = format_list((result.site for result in final), _MAX_NAMES)
         tally.stop_reason = f"{names}: {final[0].reason}"
         tally.is_resumable = not any(result.digest for result in final)  # a changed plan has to be approved again
-    elif remaining:
+    elif remaining:  # without a final rejection, only an interruption leaves tasks
         tally.stop_reason = "The run was interrupted."
     return prepared
 
 
 def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
-    """Describe a wave stopped before the first write of this run."""
+    """Describe a wave stopped before the first write of this run: no changes, or only the ones of earlier runs."""
     names = {site.name for site in fleet_apply.plan.select_wave(wave.name)}
     applied_results = select_results(fleet_apply.results.values(), SiteStatus.APPLIED)
     applied = sum(result.site in names for result in applied_results)
@@ -294,7 +294,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
-    """Reject all locked sites of a wave stopped by one; describe their locks and their release, else ""."""
+    """Reject all locked sites of a wave stopped by a lock; describe their locks and release ("": no lock)."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]

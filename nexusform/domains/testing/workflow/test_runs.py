@@ -213,7 +213,7 @@ class RunBlockExecutor(Struct):
             yield session
 
     def _execute_run(self, block: RunBlock, session: Run, problems: list[Diagnostic]) -> RunOutcome:
-        """Plan, apply if requested, and evaluate the assertions."""
+        """Plan, apply if requested, and evaluate the assertions. Raises RunBlockError after unexpected problems."""
         options = PlanOptions(
             mode=Mode(block.mode),
             refresh=block.refresh,
@@ -308,7 +308,7 @@ class RunBlockExecutor(Struct):
 def _evaluate_assertion(
     condition: Condition, block: RunBlock, scope: AssertionScope, evaluation: StateEvaluation
 ) -> tuple[str, list[Diagnostic]]:
-    """Return pass, fail or error, with the diagnostics."""
+    """Return "pass", "fail" or "error" (also for an unknown value), with the diagnostics."""
     root = scope.inner.instance.module
     schemas = build_registries().schemas
     diagnostics: list[Diagnostic] = []

@@ -209,7 +209,7 @@ def _evaluate_override(
 def build_tested_configuration(
     configuration: Configuration, file: TestFile, run: RunBlock
 ) -> tuple[Configuration, list[Diagnostic]]:
-    """Return the configuration with the file's providers, and with overridden modules replaced."""
+    """Return the configuration with the providers and mocks of the file, renamed for the run, and replaced modules."""
     problems: list[Diagnostic] = []
     # The providers of a run by their names in the configuration, mocks included.
     providers = {**configuration.root.providers, **file.providers}

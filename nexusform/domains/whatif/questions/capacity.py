@@ -119,7 +119,9 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
-    """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware supports."""
+    """Compute the capacity of a site, in all zones if `zones` is None. Without `skus`: for SKUs in use, and the largest
+    supported one. `mix`: count of each SKU in a set, for the number of complete sets.
+    """
 
     def is_requested(zone: str) -> bool:
         return zones is None or zone in zones
@@ -137,7 +139,7 @@ def compute_site_capacity(
         free_memory_gib=fragmentation.free_memory_gib,
     )
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
-    mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
+    mix_constraints = {item.sku.name: replace(_find_common_constraints(site, item.sku), zones=zones) for item in mix}
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
@@ -288,9 +290,9 @@ def _compute_mix_bounds(
     """Compute bounds for unknown splits over cells. Maximum: as many sets as any part alone allows. Minimum:
     every VM blocks as many others as its size can, wherever it is placed.
     """
-    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]
+    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = []
+    reductions = []  # VMs of each part blocked by one set
     for part in parts:
         sku = part.sku
         if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
@@ -331,7 +333,7 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets one after another; return their number."""
+    """Place complete sets one after another until a VM does not fit; return the number of sets."""
     sets = 0
     while True:
         for index, part in enumerate(parts):

@@ -84,7 +84,7 @@ def list_used_skus(site: SiteSnapshot) -> set[VmSku]:
 
 
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
-    """Find the largest one-cell SKU that fits some machine; prefer one in use."""
+    """Find the largest one-cell SKU fitting on some machine; of equal ones, prefer one in use."""
     used_names = {sku.name for sku in list_used_skus(site)}
     # One machine of each kind of hardware.
     kinds = {
@@ -175,14 +175,14 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
 
 
 def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
-    """Build every cell of the machines, minus the VMs of the site."""
-    cells = {machine.name: _build_empty_cells(machine) for machine in machines}
-    disk = {machine.name: machine.disk_gib for machine in machines}
+    """Build every cell of the machines with its free capacity, after all VMs, and the free disk of its machine."""
+    cells = {machine.name: _build_empty_cells(machine) for machine in machines}  # by machine and number
+    free_disk = {machine.name: machine.disk_gib for machine in machines}
     for vm in site.scheduler.list_vms():
         machine = vm.placement.machine
         if machine not in cells:  # a machine of another zone
             continue
-        disk[machine] -= vm.sku.disk_gib
+        free_disk[machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
             if number < len(cells[machine]):  # ignore cells missing in the inventory
                 cell = cells[machine][number]
@@ -191,7 +191,7 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
                 cell.vms.append(vm)
     for name, cells_of_machine in cells.items():
         for cell in cells_of_machine:
-            cell.disk = disk[name]
+            cell.disk = free_disk[name]
             yield cell
 
 

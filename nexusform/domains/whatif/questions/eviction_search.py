@@ -59,7 +59,7 @@ class EvictionProposal(Struct, frozen=True):
 
 
 class TrialOutcome(Struct, frozen=True):
-    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; else why there is none."""
+    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions; or `error`, if it failed."""
 
     waiting: tuple[Feasibility, ...] = ()
     unknown: tuple[Feasibility, ...] = ()
@@ -181,7 +181,7 @@ class _EvictionSearch(Struct):
         """Return the first working set, in its order, or None. A waiting pod needs an eviction on its own
         cluster, unless it waits for other pods: other sets cannot help.
         """
-        goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))
+        goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         # PickAll last: such a placement gets no other cluster for an evicted one.
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)

@@ -65,7 +65,7 @@ class RecreatedPool(Struct, frozen=True):
 
 
 class NodeDeletionCommand(Struct, frozen=True):
-    """Command that re-creates a cluster's nodes on lost machines; not `is_reachable` if it lost quorum."""
+    """Command to delete a cluster's nodes on lost machines for re-creation; not `is_reachable` if it lost quorum."""
 
     cluster_id: str
     cluster: str
@@ -234,7 +234,7 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
 
 
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
-    """Build the node deletions by cluster; control planes without quorum are unreachable."""
+    """Build the node deletions of each NKS cluster, unreachable ones (control plane without quorum) included."""
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     names = {pool.cluster_id: pool.cluster for pool in nks_pools}
     unreachable = {pool.cluster_id for pool in nks_pools if pool.is_control_plane and pool.is_lost}

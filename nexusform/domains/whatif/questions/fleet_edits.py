@@ -157,7 +157,7 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 def apply_member_edits(
     simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
 ) -> tuple[Mapping[str, SimulatedMember], list[Diagnostic]]:
-    """Apply the edits; return the members, joined ones last, and diagnostics."""
+    """Apply the edits; return the members by name, joined ones last, and the errors of invalid edits."""
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
     departed: set[str] = set()
@@ -208,7 +208,7 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
         return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}))
-    template = simulated_fleet.members.get(edit.value)
+    template = simulated_fleet.members.get(edit.value)  # None: it may name a cluster, see below
     if template is not None:
         labels = {**template.record.labels, MEMBER_LABEL: edit.member}
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)

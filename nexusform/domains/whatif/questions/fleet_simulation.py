@@ -86,7 +86,7 @@ class ScheduledPlacement(Struct, frozen=True):
 
 
 class PlacementOutcome(Struct, frozen=True):
-    """Result for one placement. `rows`: its bindings. `unrelated`: binding changes that happen without the
+    """Result for one placement. `rows`: its bindings. `unrelated`: binding changes also without the
     edits, too. `pods`: changed pods. `status`: scheduler status after the edits. `fresh`: difference of a
     newly created placement. `abort`: reason of a scheduler abort caused by the edits.
     """
@@ -290,7 +290,7 @@ def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usag
 
 
 def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
-    """Simulate the edits; return diagnostics if edits are invalid."""
+    """Simulate the edits, compared with scheduling without them; return only diagnostics if edits are invalid."""
     members, problems = apply_member_edits(snapshot.members, edits)
     if problems:
         return problems
@@ -298,7 +298,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     baseline = _run_scheduling(snapshot, snapshot.members.members, ())
     result = _run_scheduling(snapshot, members, drained)
     baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
-    new_warnings = [
+    new_diagnostics = [
         diagnostic
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
@@ -314,7 +314,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         edits=tuple(edits),
         placements=tuple(_build_outcomes(baseline, result)),
         members=tuple(_build_capacities(baseline, result)),
-        warnings=tuple(new_warnings),
+        warnings=tuple(new_diagnostics),
         remaining=tuple(remaining),
     )
 
@@ -337,7 +337,7 @@ def _run_scheduling(
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
     hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
-    # Build the members of a run, including leaving ones.
+    # Build the members of a run, including leaving ones (without a record and cluster).
     previous_members = snapshot.members.members
     members: dict[str, FleetMemberState] = {}
     for name in dict.fromkeys((*previous_members, *members_after)):
@@ -464,7 +464,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
 def _split_rows(
     rows: Iterable[PlacementChange], baseline_by_key: Mapping[_RowKey, PlacementChange]
 ) -> tuple[list[PlacementChange], list[PlacementChange]]:
-    """Return the rows caused by the edits, and those that are the same without the edits."""
+    """Return the rows caused by the edits, and the rows equal to one without the edits."""
     caused: list[PlacementChange] = []
     unrelated: list[PlacementChange] = []
     for row in rows:
@@ -488,7 +488,7 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement with these bindings; whether it is fulfilled is the result of its scheduling."""
+    """Build the state of a placement with `bindings`, without unscheduled ones; `is_fulfilled` is of its scheduling."""
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

@@ -134,7 +134,7 @@ def simulate_kubernetes_upgrade(
     scheduler = site.scheduler.copy()
 
     def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
-        """Count the VMs without capacity in the batch that blocks a pool, 0 if none."""
+        """Count the VMs without capacity in the blocking batch of each pool, 0 for a pool without one."""
         counts = []
         for pool in cluster.pools:
             max_surge, max_unavailable = _read_surge_settings(pool)
@@ -158,7 +158,7 @@ def simulate_kubernetes_upgrade(
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool; if it is blocked, find the smaller surges that fit."""
+    """Upgrade one pool; if it is blocked, find the largest smaller surge with capacity, and try without surge."""
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
     surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
@@ -201,7 +201,7 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
 def _upgrade_batches(
     scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
 ) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
-    """Upgrade batch by batch until all are done or one has no capacity; return the batches and the shortage."""
+    """Upgrade batch by batch until one has no capacity; return the batches, and the shortage (None: all are done)."""
     size, is_surging = surge or max(unavailable, 1), surge > 0
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):

@@ -213,20 +213,20 @@ def _upgrade_cluster(
 
 
 def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
-    """Return the site after the upgrade; a blocked pool keeps the VMs of its blocked batch."""
-    locations: dict[tuple[str, str], Placement] = {}
+    """Return the site after the upgrade of a cluster; a blocked pool keeps the VMs of its blocked batch."""
+    locations: dict[tuple[str, str], Placement] = {}  # new ones by pool and VM name
     for pool in upgrade.pools:
         moves = [move for batch in pool.batches if batch.fits for move in batch.moves]
         locations |= {(pool.pool, move.vm.name): move.placement for move in moves if move.placement is not None}
-    by_handle: dict[int, Placement] = {}
+    location_by_handle: dict[int, Placement] = {}
     for pool_before in cluster.pools:
         for vm_name, handle in pool_before.handles.items():
             if (pool_before.name, vm_name) in locations:
-                by_handle[handle] = locations[pool_before.name, vm_name]
+                location_by_handle[handle] = locations[pool_before.name, vm_name]
     scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
     handles: dict[int, int] = {}  # new by old
     for vm in site.scheduler.list_vms():
-        handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, by_handle.get(vm.handle, vm.placement))
+        handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, location_by_handle.get(vm.handle, vm.placement))
 
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
         """Return a pool with its new handles and, if upgraded, its new placements."""

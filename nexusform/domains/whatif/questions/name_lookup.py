@@ -42,7 +42,7 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
-    """Return these addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); an error for an unknown one."""
+    """Return `texts` if all are addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); else an error."""
     candidates: dict[str, None] = {}
     for pool in site.pools:
         candidates[str(pool.address)] = None

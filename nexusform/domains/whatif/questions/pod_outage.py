@@ -156,34 +156,33 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the affected workloads while these nodes are down, `is_drained` after evictions, and all pods then."""
+    """Return the impacts on workloads with lost pods, and all pods, while nodes are down: drained or lost at once."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
-    preempted = {
+    preempted = {  # by workload key and pod number
         (outcome.workload, outcome.number): outcome
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    # By workload key, the pods of these nodes and those preempted by their replacements.
-    lost: dict[str, list[ExistingPod]] = {}
+    lost: dict[str, list[ExistingPod]] = {}  # by workload key: pods of `nodes_down`, and ones preempted by replacements
     for pod in existing:
         if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
             lost.setdefault(pod.workload, []).append(pod)
-    after = prediction.list_existing_pods()
-    running_before, running = _count_running(existing), _count_running(after)
+    pods_after = prediction.list_existing_pods()
+    running_before, running = _count_running(existing), _count_running(pods_after)  # numbers of pods by workload key
     impacts: list[WorkloadImpact] = []
     for workload in pods.workloads:
         if workload.key not in lost:
             continue
         outcomes = prediction.list_outcomes(workload.key)
-        by_number = {outcome.number: outcome for outcome in outcomes}
+        outcome_by_number = {outcome.number: outcome for outcome in outcomes}
         moves: list[PodMove] = []
         on_lost_nodes: list[ExistingPod] = []
         for pod in lost[workload.key]:
-            moves.append(_build_move(pod, by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
+            moves.append(_build_move(pod, outcome_by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
             if pod.node in nodes_down:
                 on_lost_nodes.append(pod)
-        violations: Mapping[str, str] = {}
+        violations: Mapping[str, str] = {}  # sentence by budget
         lost_at_once = len(on_lost_nodes)
         if is_drained and workload.kind != _DAEMONS:  # a drain evicts no pods of DaemonSets
             violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, on_lost_nodes, moves)
@@ -204,7 +203,7 @@ def simulate_nodes_down(
             blocking_reasons=tuple(violations.values()),
         )
         impacts.append(impact)
-    return tuple(impacts), after
+    return tuple(impacts), pods_after
 
 
 def _select_controlled_workloads(pods: ClusterPods) -> list[Workload]:

@@ -147,7 +147,7 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     """Collect the sources of pods and their locations, in the order of creation."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     member_values = [thing.attributes for thing in ordered_things if thing.address.type == MEMBER_TYPE]
-    members = {str(values.get("name")): get_text(values, "kubernetes_cluster_id") for values in member_values}
+    cluster_id_by_member = {str(item.get("name")): get_text(item, "kubernetes_cluster_id") for item in member_values}
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
         target = str(thing.attributes.get("cluster_id") or "")
@@ -156,19 +156,19 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
             destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
-        for cluster_id, workloads in _list_placed_workloads(thing, target, members):
+        for cluster_id, workloads in _list_placed_workloads(thing, target, cluster_id_by_member):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
         recorded_objects = list_cluster_objects(thing.attributes, thing.note) or {}  # None if state records none
         for member, objects in recorded_objects.items():
-            cluster_manifests = sources.by_placements.setdefault(members.get(member, ""), [])
+            cluster_manifests = sources.by_placements.setdefault(cluster_id_by_member.get(member, ""), [])
             cluster_manifests.extend(unwrap_envelopes(objects).manifests)
     return sources
 
 
 def _list_placed_workloads(
-    thing: SiteObject, target: str, members: Mapping[str, str]
+    thing: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """List the workload keys with pods of a manifest on `target` or of a placement, by cluster id ("" for the hub)."""
+    """Yield cluster ids ("": the hub or unknown), each with the pods by workload of a manifest or of a placement."""
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):  # an object without pods
         return
@@ -177,11 +177,11 @@ def _list_placed_workloads(
         return
     for member, workloads in attribute.items():
         if isinstance(workloads, Mapping):
-            yield members.get(member, ""), dict(workloads)
+            yield cluster_id_by_member.get(member, ""), dict(workloads)
 
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
-    """Build the pods of direct workloads and of those added by placements. The nodes are the observed ones, if any."""
+    """Build the pods of a cluster from objects applied directly or by placements, on the observed nodes if known."""
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
     # State records no objects of an imported placement: they are those on the hub.
@@ -213,10 +213,10 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
         nominated_pods=observed.nominated_pods,
         version=observed.cluster.version,
     )
-    names = {node.name for node in observed.cluster.nodes}
+    node_names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
-        for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), names):
+        for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), node_names):
             existing[pod.workload, pod.number] = pod
     _add_observed_pods(existing, observed, workloads)
     pods = tuple(existing.values())
@@ -237,7 +237,7 @@ def _add_observed_pods(
 
 
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload; without a node if that no longer exists."""
+    """Build the planned pods of a workload from their locations by name; a pod of a removed node has no node."""
     for name, location in pods.items():
         node = get_text(location, "node")
         digits = name.rpartition("-")[2]

@@ -113,15 +113,15 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """List the possible changes of a cell with these contents. `arrivals`: class (-1: demand) and SKU of multi-cell
-        VMs. `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
+        """List the possible changes of a cell with this key. `arrivals`: class (-1: demand) and SKU of multi-cell VMs.
+        `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
         choices = [range(len(pods) + 1) for _, pods in key.leaving]
         spans = [range(2) for _ in key.spanning]
         for count_so_far, counts in enumerate(product(*choices, *spans)):
             if count_so_far >= MAX_LEAVINGS:
-                self.is_capped = True
+                self.is_capped = True  # without the other changes, no bound is proved
                 return
             group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
             leaving_indexes = tuple(

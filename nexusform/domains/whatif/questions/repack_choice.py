@@ -35,7 +35,7 @@ class RepackChoice(Struct, frozen=True):
 
     @property
     def affected_machines(self) -> frozenset[str]:
-        """Machines that gain or lose a VM."""
+        """Machines gaining or losing a VM."""
         sources = {source.vm.placement.machine for source in self.sources}
         return self.reserved | sources | set(self.targets.values())
 
@@ -91,7 +91,7 @@ class _ChoiceBuilder(Struct):
         self._affected_pools.add(source.pool)
 
     def clear_machine(self, host: RepackMachine, program: RepackProgram) -> None:
-        """Move all VMs in unknown cells off this machine; its cells are then separate."""
+        """Move all VMs in unknown cells off a machine. Its cells are known then, each with a capacity of its own."""
         for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
         for cells in self._cells_by_capacity.values():
@@ -147,7 +147,7 @@ class _ChoiceBuilder(Struct):
             self.wide_slots.append((self._size_of[option.arrival], cell.host))
 
     def build_slots(self, pattern_counts: Iterable[PatternCount]) -> list[tuple[int, RepackMachine]]:
-        """Build the slots for one VM each: size and machine."""
+        """Build the slots for one re-created VM each: number of its size, and machine."""
         slots = list(self.wide_slots)
         for pattern_count in pattern_counts:
             cells = self._cells_by_capacity.get(pattern_count.capacity, [])
@@ -161,18 +161,18 @@ class _ChoiceBuilder(Struct):
 def assign_machines(
     context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to machines with slots of their size: machines by handle, without VMs left over. Also return the pools
-    with more VMs in a rack than their limit.
+    """Assign VMs to machines with slots of their size (`size_of`: by class number). Return the machine names by handle,
+    without VMs left over, and the pools (by number) with more VMs in a rack than their limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
-    hosts = {host.machine.name: host for _, host in slots}
-    existing = Counter(context.existing)
+    hosts = {host.machine.name: host for _, host in slots}  # by name
+    existing = Counter(context.existing)  # VMs in place by pool and rack
     for source in sources:
         existing[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()
     for source in sources:
         row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
-        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(row, 1.0)], subject=None)
+        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(row, 1.0)], subject=None)  # left over
         for (size, name), count in slot_counts.items():
             host = hosts[name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
@@ -218,16 +218,16 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
     # First the fewest re-creations for each VM of the demand.
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
-    demanded: set[str] = set()
+    reserved: set[str] = set()  # machines for the demand
     missing_vms = request.want
     for gain in gains:
         if missing_vms <= 0:
             break
         missing_vms -= gain.gains
-        demanded.add(gain.host.machine.name)
+        reserved.add(gain.host.machine.name)
         selected |= {source.handle: source for source in gain.leaving}
     sources = tuple(source for _, source in sorted(selected.items()))
-    return RepackChoice(sources, targets={}, reserved=frozenset(demanded), crowding_pools=frozenset())
+    return RepackChoice(sources, targets={}, reserved=frozenset(reserved), crowding_pools=frozenset())
 
 
 def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:

@@ -277,7 +277,7 @@ def _find_blocking_constraint(
     pods: ClusterPods | None,
     lifted: frozenset[Constraint],
 ) -> Constraint | None:
-    """Find the constraint that keeps a VM in place, None if it is movable."""
+    """Find the first constraint keeping a VM in place, except `lifted` ones; None if the VM is movable."""
     address = str(pool.address)
     is_excluded = not request.excluded.isdisjoint([address, *(f"{address}:{name}" for name in vm.names)])
     has_hard_hint = any(hint.is_hard for hint in pool.demand.hints)
@@ -341,7 +341,7 @@ def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
 
 
 def _count_pods(pods: ClusterPods | None) -> Counter[str]:
-    """Count the pods per node that its drain restarts: all but those of DaemonSets."""
+    """Count the pods restarted by a drain of each node: all but pods of DaemonSets."""
     if pods is None:
         return Counter()
     daemons = {workload.key for workload in pods.workloads if workload.kind == _DAEMONS}
@@ -351,10 +351,10 @@ def _count_pods(pods: ClusterPods | None) -> Counter[str]:
 def _build_machines(
     scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines feasible for some class or for the demand."""
+    """Build the machines feasible for a class of movable VMs (`kinds`, by number) or for the demand."""
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
-    by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
+    vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
     unknown = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
@@ -366,9 +366,9 @@ def _build_machines(
         admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
         if not admitted and not admits_demand:  # no VM may be placed there
             continue
-        vms = by_machine.get(machine.name, [])
+        vms = vms_by_machine.get(machine.name, [])
         empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
-        cells = [empty_cell] * machine.cells
+        cells = [empty_cell] * machine.cells  # free capacity by cell number: VMs are subtracted below
         movable_by_cell: list[list[MovableVm]] = [[] for _ in cells]
         for existing in vms:
             for cell in existing.placement.cells:

@@ -73,7 +73,7 @@ def search_orders(
     time_budget: TimeBudget = NO_TIME_LIMIT,
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
-    """Search an order with `minimum` to `maximum` re-creations, fewest first; of these `sources` only, if given."""
+    """Search an order with `minimum` to `maximum` re-creations, fewest first, of all movable VMs or `sources` only."""
     search = _OrderSearch(context, request, time_budget, context.all_movable_vms if sources is None else sources)
     for count in range(max(minimum, 1), maximum + 1):
         try:
@@ -124,9 +124,9 @@ class _OrderSearch:
         for host in context.hosts:
             vms = {vm.handle: vm for cell in host.movable_vms_by_cell for vm in cell if vm.handle in handles}
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, {})
-        self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}
-        self._handles = {source.handle: source.handle for source in context.all_movable_vms}
-        self._rack_counts = Counter(context.existing)
+        self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
+        self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
+        self._rack_counts = Counter(context.existing)  # VMs by pool and rack
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
@@ -134,7 +134,7 @@ class _OrderSearch:
         self._is_symmetric = not request.separation_rules and not any(  # no hint or rule names a machine or VM
             pool.demand.hints or pool.demand.groups for pool in context.pools
         )
-        self._searched: dict[object, int] = {}
+        self._searched: dict[object, int] = {}  # most re-creations left at a state, by its key
 
     def find_sequence(self, count: int) -> RepackWindowSequence | None:
         """Find an order with at most this many re-creations. Raises _SearchLimitReached."""
@@ -200,7 +200,7 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if the re-creations left after that of this VM cover the minimum of further departures."""
+        """Return True if the re-creations left after one of this VM cover the minimum of further departures."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining

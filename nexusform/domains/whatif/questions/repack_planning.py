@@ -113,16 +113,15 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Find the minimum number of re-creations for the demand, or else the constraints in its way."""
+    """Plan the fewest re-creations of VMs for room for the demand, or else find the constraints in its way."""
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
     unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
-    if_known = None
+    if_known = None  # re-creations with every cell as in the reported sample; also None if there is no solution then
     if unknown_machines:
-        # The re-creations with every cell as in the reported sample.
         known_attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
         if_known = known_attempt.recreations if known_attempt.found else None
     result = RepackResult(
@@ -184,7 +183,7 @@ class BlockingConstraint(Struct, frozen=True):
 def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find every constraint that may block the demand or VMs, and the number of re-creations without it."""
+    """Find every constraint possibly blocking the demand or VMs, and the number of re-creations without it."""
     # List the constraints to lift: constraint, description, and changed request.
     blocked_counts = Counter(context.blocked_by.values())
     attempts: list[tuple[Constraint, str, RepackRequest]] = []
@@ -211,7 +210,7 @@ def find_blocking_constraints(
 def find_order_constraints(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find the constraints that may prevent an order of steps, and the number of re-creations without each."""
+    """Find the constraints possibly preventing an order of steps, and the number of re-creations without each."""
     description = "if more VMs of a pool than its max_unavailable may be down at once"
     attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
     if request.window is not None:
@@ -222,7 +221,7 @@ def find_order_constraints(
 def _search_without_constraints(
     site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
 ) -> Iterator[BlockingConstraint]:
-    """Search again without each constraint in turn."""
+    """Search again without each constraint in turn; `undecided` if time runs out or the search proves nothing."""
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:
             yield BlockingConstraint(constraint, description, None, undecided=True)

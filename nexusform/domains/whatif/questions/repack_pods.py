@@ -50,11 +50,11 @@ class _PodSimulation:
         self.violating: set[int] = set()
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
-        """Run one window: its nodes go down and up on other machines."""
-        by_cluster = group_by(window.steps, lambda step: self._context.clusters[step.source.pool].id)
+        """Run one window: its nodes go down and up on other machines. Return it with the moved pods."""
+        steps_by_cluster = group_by(window.steps, lambda step: self._context.clusters[step.source.pool].id)
         moved_pods: list[MovedPod] = []
-        for cluster, steps in by_cluster.items():
-            if cluster in self._pods:
+        for cluster, steps in steps_by_cluster.items():
+            if cluster in self._pods:  # its pods are known
                 moved_pods += self._drain_nodes(cluster, steps)
             self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
         shared = self._find_shared_locations()
@@ -66,7 +66,7 @@ class _PodSimulation:
         """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with violated pods;
         return the moved pods, without those of DaemonSets.
         """
-        nodes = {step.source.vm.name: step for step in steps}
+        nodes = {step.source.vm.name: step for step in steps}  # drained ones by name
         pods, existing = self._pods[cluster], self._existing[cluster]
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
         for pod, _ in find_pods_without_resources(pods, existing, nodes.keys()):
@@ -92,7 +92,7 @@ class _PodSimulation:
             return frozenset()
         vm_locations: list[VmLocation] = []
         for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
-            specs: dict[str, list[PodSpec]] = {}
+            specs: dict[str, list[PodSpec]] = {}  # of pods by node
             for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)
             for vm in pool.vms:

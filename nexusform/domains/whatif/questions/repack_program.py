@@ -117,14 +117,14 @@ class _CellGroup(Struct, frozen=True):
 
     key: CellKey
     cells: tuple[CellPosition, ...]
-    machines: int = -1
+    machines: int = -1  # cells of any machine
     cell_number: int = 0
-    is_cleared: bool = False
+    is_cleared: bool = False  # cells after VMs in unknown cells left
 
 
 class RepackProgram:
     """Program of one context. `tracked_pools`: pools with rows for their spread over racks.
-    `single_machines`: machines modelled individually, with their disk.
+    `single_machines`: machines modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ class RepackProgram:
         self._catalogue = CellCatalogue(context.kinds, request.sku)
         self._groups = assign_groups(context, tracked_pools)
         self._program = LinearProgram()
-        self._cell_counts: Counter[CellPatterns] = Counter()
-        self._capacity_rows: dict[CellPatterns, int] = {}
+        self._cell_counts: Counter[CellPatterns] = Counter()  # cells by current capacity
+        self._capacity_rows: dict[CellPatterns, int] = {}  # row number by capacity
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or _DEMAND) and SKU
@@ -157,7 +157,7 @@ class RepackProgram:
 
     @property
     def is_capped(self) -> bool:
-        """Whether options were dropped, so that the bound is not a proof."""
+        """Whether options were dropped; the bound is no proof then."""
         return self._catalogue.is_capped
 
     @property
@@ -171,7 +171,7 @@ class RepackProgram:
         return len(self._program.lower), len(self._program.columns)
 
     def _build_program(self) -> None:
-        """Build all rows and columns."""
+        """Build all rows and columns: by equal machines if they have linked or unknown cells, else by equal cells."""
         program = self._program
         program.add_row(_DEMAND_ROW, self._request.want, _INFINITE)
         for host in self._context.hosts:
@@ -180,18 +180,18 @@ class RepackProgram:
         known_groups: dict[Hashable, list[RepackMachine]] = {}
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
-            groups = unknown_groups if host.has_unknown_cells else known_groups
+            groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
             # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
             cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-            loose = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
+            loose_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
             pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
             multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
-            machine_key = cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
+            machine_key = cells, loose_groups, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
             groups.setdefault(machine_key, []).append(host)
         if self._arrivals:  # a multi-cell VM links cells of one machine
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
-        else:
+        else:  # without such VMs: cells count, not machines
             self._add_cells(chain.from_iterable(known_groups.values()))
         # Types of machines: 0, 1 ... with known cells, -2, -3 ... with unknown ones; -1 is for cells on any machine.
         for number, hosts in enumerate(unknown_groups.values()):
@@ -231,7 +231,7 @@ class RepackProgram:
         return self._context.kinds[source.vm_class].sku
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
-        """Add cells independent of their machine, except its disk: one unit for equal ones."""
+        """Add the cells of machines, one unit for equal cells; their machine only counts for its disk."""
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):
@@ -279,7 +279,7 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=upper, entries=entries, subject=("arrival", number, kind))
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
-        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. The others
+        """Add the row of a unit (equal cells) and a column per option: the number of cells with this change. Others
         stay as they are. A cleared unit has no cells until its machines are emptied, so its bound is 0.
         """
         program, size = self._program, len(unit.cells)
@@ -319,7 +319,7 @@ class RepackProgram:
         """
         first, size = hosts[0], len(hosts)
         program = self._program
-        capacity = None
+        capacity = None  # of the VMs in place: None if no more VMs fit in every split
         if first.splits:
             key = self._build_cell_key(first, 0)  # of any cell: only the properties of the machine count
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)

@@ -85,7 +85,7 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time."""
+        """Search with this share of the remaining time; search again without moving VMs with violated pods."""
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
         refinement = _ProgramRefinement(context, request, budget.split(_SEARCH_SHARE))
@@ -127,8 +127,8 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Search windows; on a small site, `searches_orders` tries every order with fewer re-creations."""
-        if self._time_budget.seconds_left is not None:  # have an answer if time runs out
+        """Search windows (None: none found). `searches_orders`: on a small site, try orders with fewer re-creations."""
+        if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()
         if is_impossible:
@@ -147,7 +147,7 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until its choice has an order; True if none exists (proved)."""
+        """Solve and refine the program until its choice has an order. Return it, or None, and True if none exists."""
         for _ in range(_MAX_ROUNDS):
             found = self._solve_program(self._request)
             if isinstance(found, NoRepackSolution):
@@ -171,7 +171,7 @@ class _ProgramRefinement:
         return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
     def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
-        """Solve the program; return a choice of VMs and the lower bound."""
+        """Solve the program; return a choice of VMs and the lower bound of re-creations, or no solution."""
         program = RepackProgram(
             self._context,
             request,

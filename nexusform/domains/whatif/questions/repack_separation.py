@@ -71,7 +71,7 @@ class SeparationRule(Struct, frozen=True):
         return any(group.selector is not None for group in self.groups)
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for this VM: those of other groups; none if it is in no group."""
+        """Find the machines or racks forbidden for a VM: with VMs of the other groups; none if it is in no group."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):
             return frozenset()

@@ -115,8 +115,8 @@ def build_ordered_sequence(
     sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
     choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
-    by_handle = {source.handle: source for source in sources}
-    sequence = builder.build_windows([by_handle[handle] for handle in group] for group in order)
+    source_by_handle = {source.handle: source for source in sources}
+    sequence = builder.build_windows([source_by_handle[handle] for handle in group] for group in order)
     return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
 
 
@@ -199,7 +199,7 @@ class _RepackSequenceBuilder:
         self._reached: dict[int, str] = {}
         self._handles = {source.handle: source.handle for source in choice.sources}
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
-        self._existing = Counter(context.existing)
+        self._existing = Counter(context.existing)  # VMs in place by pool and rack
         for source in choice.sources:
             self._existing[source.pool, source.vm.placement.rack] -= 1  # added to its new rack by _apply_window
 
@@ -274,7 +274,7 @@ class _RepackSequenceBuilder:
         return []
 
     def _select_all_allowed(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
-        """Select all VMs that may be down together."""
+        """Select each VM allowed to be down together with the ones selected before it."""
         selected: list[MovableVm] = []
         for source in remaining:
             if can_be_down_together(self._context, self._request, selected, source):
@@ -282,7 +282,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build the window as its plan runs: all VMs leave first. Halve it if that fails."""
+        """Build the window as its plan runs: all VMs leave first. If a VM finds no place then, try half of the VMs."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -293,7 +293,7 @@ class _RepackSequenceBuilder:
         return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Remove all of these VMs, then place each in this order; None if one cannot be placed."""
+        """Remove all `sources`, then place each of them in their order; None if one cannot be placed."""
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
@@ -303,7 +303,7 @@ class _RepackSequenceBuilder:
         return window
 
     def _apply_window(self, window: _RepackWindowBuilder) -> RepackWindow:
-        """Apply the window; its result is the site of the next one."""
+        """Apply the window; the next one starts from its result. Return its steps and cordons."""
         self._scheduler = window.scheduler
         steps = []
         for source, handle, location in window.placements.values():
@@ -314,8 +314,8 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on its intended machine by cordoning the machines preferred by the rule. Return False, with the VM
-        back on its own machine, if this is impossible or needs a cordon on the target of another VM.
+        """Place a VM on its intended machine by cordoning machines of higher rank. Return False, with the VM back on
+        its own machine, if impossible or if a cordon would be on the target of another VM.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
@@ -335,7 +335,7 @@ class _RepackSequenceBuilder:
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
             if target and not self._is_target_certain(window, ranking, avoided | best, target):
-                target = ""  # cordon it, too
+                target = ""  # not certain under every split: cordon it, too, and try the next ones
             new_cordons = best - {target}
             if not best or new_cordons & window.targets:
                 return self._restore_vm(window, source)
@@ -353,8 +353,8 @@ class _RepackSequenceBuilder:
     def _place_on_target(
         window: _RepackWindowBuilder, demand: Demand, cordons: set[str], target: str
     ) -> tuple[int, Placement] | None:
-        """Place a VM on its target; add the machines preferred by the rule to `cordons`. Return handle and location,
-        None if it fits nowhere or the rule prefers the target of another VM.
+        """Place a VM on its target; add the machines of higher rank to `cordons`. Return handle and location,
+        None if it fits nowhere, or on the target of another VM first.
         """
         while (answer := window.scheduler.try_place(exclude_machines(demand, cordons))) is not None:
             handle, location = answer
@@ -384,14 +384,14 @@ class _RepackSequenceBuilder:
         return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
 
     def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Restore a VM that cannot move in this window; return False."""
+        """Put a VM back on its machine, as it cannot move in this window; return False."""
         pool = self._context.pools[source.pool]
         name = build_pool_demand(pool, source.vm).vm
         window.handles[source.handle] = window.scheduler.add_existing(name, pool.sku, source.vm.placement)
         return False
 
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
-        """Choose one of the best machines, "" for none."""
+        """Choose one of the best machines, "" if none is allowed (for a steered VM: any but its target)."""
         forbidden = self._find_forbidden_locations(window, source)
         best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
@@ -469,7 +469,7 @@ def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], sou
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
-    """Return the demand with these machines cordoned."""
+    """Return the demand with `machines` cordoned: with a hint against them, if there are any."""
     names = frozenset(machines)
     if not names:
         return demand
@@ -531,7 +531,7 @@ def compute_certainty(windows: Iterable[RepackWindow]) -> float:
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Count for each VM of a window the samples that reach its target."""
+    """Count for each VM of a window the samples with the VM on its target."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

@@ -56,7 +56,7 @@ class UpgradeOptions(Struct, frozen=True):
     is_from_site: bool = False
 
     def compute_max_failed(self, machines: int) -> int | None:
-        """Compute the maximum failed machines of a rack that do not abort the upgrade; None if unknown."""
+        """Compute the maximum failed machines of a rack without an abort of the upgrade; None if unknown."""
         if self.threshold is None:
             return None
         required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold  # rounded up
@@ -148,7 +148,7 @@ class PoolUpgradeVerdict(Struct, frozen=True):
 
 
 class UpgradeStop(Struct, frozen=True):
-    """Rack that stops the upgrade with the current machine states: more unhealthy machines than `max_failed`.
+    """Rack stopping the upgrade with the current machine states: more unhealthy machines than `max_failed`.
     `waves`: waves done by then.
     """
 

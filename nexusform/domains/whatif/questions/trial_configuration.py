@@ -50,9 +50,9 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the eviction blocks; each depends on the one before, the first on the tainted members."""
+    """Render the eviction blocks; each one depends on the previous one, the first one on the tainted members."""
     blocks = []
-    awaited = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
+    dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
         name = eviction.name
         lines = [
@@ -61,11 +61,11 @@ def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]
             f"  name = {quote_string(name)}",
             f"  placement_name = {quote_string(eviction.placement)}",
             f"  cluster_name = {quote_string(eviction.cluster)}",
-            *([f"  depends_on = [{', '.join(awaited)}]"] if awaited else []),
+            *([f"  depends_on = [{', '.join(dependencies)}]"] if dependencies else []),
             "}",
         ]
         blocks.append("\n".join(lines) + "\n")
-        awaited = [f"{_TYPE}.{name}"]
+        dependencies = [f"{_TYPE}.{name}"]
     return "\n".join(blocks)
 
 

@@ -47,7 +47,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if runbook:
         sections.append(Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))))
     if failure.recreations:
-        # Build the section of re-created VMs.
+        # Build the section of re-created VMs; the missing VMs are counted over samples, if there are any.
         counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
         pools_and_counts = zip(failure.recreations, counts, strict=True)
         rows = tuple(_build_recreation_row(pool, sampled_count) for pool, sampled_count in pools_and_counts)
@@ -127,7 +127,7 @@ def _describe_waiting_vms(pool: PoolAvailability) -> str:
 
 
 def _build_node_deletion_section(failure: Failure) -> Section:
-    """Build the section of commands that re-create nodes elsewhere."""
+    """Build the section of commands for the re-creation of nodes elsewhere."""
     unreachable = failure.unreachable_clusters
     lines = []
     if unreachable:

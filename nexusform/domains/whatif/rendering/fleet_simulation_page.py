@@ -39,14 +39,14 @@ def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
 
 
 def _render_matrices(simulation: FleetSimulation) -> Part:
-    """Render the placements before and after with reasons; None without placements."""
+    """Render matrices of placements before and after, or a list of changes in a large fleet; None without any."""
     if not simulation.placements:
         return None
     columns = _select_columns(simulation)
     if not columns:  # too many for a matrix
         changed_rows = [row for row in _list_all_binding_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
-    notes: dict[str, str] = {}
+    notes: dict[str, str] = {}  # edits by member
     for edit in simulation.edits:
         note = _NOTES.get(edit.kind, f"other {edit.kind}")
         notes[edit.member] = f"{notes[edit.member]}, {note}" if edit.member in notes else note
@@ -54,14 +54,13 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in select_placements(simulation))
     squares_after = _build_cells_after(simulation)
-    # Build the squares of current bindings, without reasons.
-    squares: dict[tuple[str, str], MatrixCell] = {}
+    squares_before: dict[tuple[str, str], MatrixCell] = {}  # current bindings by placement and cluster, no reasons
     for placement in simulation.placements:
         for row in _list_binding_rows(placement):
             if isinstance(row.source, Binding):
                 old_row = replace(row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={})
-                squares[placement.after.key, row.object] = MatrixCell(old_row)
-    before = FleetMatrix(names, columns_before, squares)
+                squares_before[placement.after.key, row.object] = MatrixCell(old_row)
+    before = FleetMatrix(names, columns_before, squares_before)
     after = FleetMatrix(names, columns, squares_after, notes)
     count = len(simulation.members) - len(columns)
     hidden_text = f"{format_count(count, 'other member')}: unchanged."

@@ -111,7 +111,7 @@ def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]
 
 
 def _build_other_placements_line(simulation: FleetSimulation, row_count: int) -> tuple[str, ...]:
-    """Build the line about placements without a row."""
+    """Build the line about placements without a row; () if every placement has one."""
     other_count = len(simulation.placements) - row_count
     if not other_count:
         return ()

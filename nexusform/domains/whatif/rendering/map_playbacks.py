@@ -122,8 +122,8 @@ def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
 def _build_site_map(
     site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
 ) -> SiteMap:
-    """Build the map of a site before and after; `locations` are those afterwards (None: down, like unmanaged
-    VMs on `lost` machines), other VMs stay.
+    """Build the map of a site before and after; `locations` are the ones of moved VMs afterwards (None: down). VMs
+    without a pool on `lost` machines are down, too. Other VMs stay.
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
     machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]
@@ -133,11 +133,11 @@ def _build_site_map(
 def _build_map_vms(
     site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str]
 ) -> Iterator[MapVm]:
-    """Build the VMs of pools with locations before and after, and those without a pool."""
-    managed: set[int] = set()
+    """Build the VMs of pools, then VMs without a pool, with their locations before and after (None: not placed)."""
+    pool_handles: set[int] = set()
     for cluster in site.clusters:
         for pool in cluster.pools:
-            managed.update(pool.handles.values())
+            pool_handles.update(pool.handles.values())
             for vm in pool.vms:
                 location_after = locations.get((cluster.id, vm.name), vm.placement)
                 yield MapVm(
@@ -151,8 +151,8 @@ def _build_map_vms(
                     after=location_after,
                 )
     for existing in site.scheduler.list_vms():
-        if existing.handle in managed:
-            continue
+        if existing.handle in pool_handles:
+            continue  # yielded above
         location = existing.placement
         location_after = None if location.machine in lost else location
         yield MapVm(

@@ -71,7 +71,7 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
         missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
     bindings: list[Feasibility] = []
     candidates: list[Feasibility] = []
-    others: list[Feasibility] = []
+    others: list[Feasibility] = []  # of other placements
     for row in plan.feasibility:
         if row.placement.name == NAME:
             rows = bindings if row.is_selected else candidates

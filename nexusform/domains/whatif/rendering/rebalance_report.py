@@ -44,7 +44,7 @@ def _format_verdict(result: RebalanceResult) -> str:
 
 
 def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
-    """Build the sections: evictions, their proof and configuration, or reasons; then waiting and unknown bindings."""
+    """Build the sections: a trial's evictions, proof and configuration, or reasons; waiting and unknown bindings."""
     if result.trial is not None:
         rows = []
         for number, item in enumerate(result.trial.evictions, 1):

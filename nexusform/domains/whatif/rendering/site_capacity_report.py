@@ -122,7 +122,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     yield Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
     yield from build_site_resource_sections(answer.other_capacities)
     cells = answer.fragmentation
-    if cells.yardstick is None:
+    if cells.yardstick is None:  # no SKU to measure cells by
         return
     yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
     yield Section("Stranded", (_build_unusable_capacity_line(cells),))

@@ -157,7 +157,7 @@ def _read_input(location: CommandContext, plan_path: str) -> SimulationInput:
 
 
 def _read_state_input(location: CommandContext) -> SimulationInput:
-    """Read the input from the state, with observed pods."""
+    """Read the input from the state, with observed pods; only diagnostics if it cannot be read."""
     backend, problems, sources = find_backend(location)
     if backend is None:
         return SimulationInput(diagnostics=tuple(problems), sources=sources)
@@ -167,8 +167,8 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
         return SimulationInput(diagnostics=tuple(problems), sources=sources)
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
-    clusters, node_warnings = _read_observed_clusters(location, state)
-    problems += node_warnings
+    clusters, node_problems = _read_observed_clusters(location, state)
+    problems += node_problems
     base_input = SimulationInput(
         origin=origin, diagnostics=tuple(problems), sources=sources, observations=ClusterObservations(clusters)
     )
@@ -193,8 +193,8 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     if prior is None or has_errors(problems):
         return SimulationInput(diagnostics=tuple(problems))
     things = list_planned_objects(saved.plan, prior)
-    clusters, node_warnings = _read_planned_clusters(location, saved, things)
-    problems += node_warnings
+    clusters, node_problems = _read_planned_clusters(location, saved, things)
+    problems += node_problems
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
     base_input = SimulationInput(
@@ -234,7 +234,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters of a saved plan's data blocks over the state after it."""
+    """Read the clusters of a saved plan's data blocks over the state after it; return them by id, and diagnostics."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)

@@ -68,7 +68,7 @@ class RebalanceAnswer(Struct, frozen=True):
 
 
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
-    """Find the evictions for the configuration of the directory, without reading providers."""
+    """Find the evictions for the configuration of the directory, without reading providers; no result with errors."""
     opened = open_project(context)
     if opened.project is None:
         return RebalanceAnswer(None, opened.diagnostics, opened.sources)
@@ -141,8 +141,8 @@ class _EvictionTrials:
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
-        """Plan the project with the blocks of a trial. The errors of the base, without evictions, are kept for the
-        answer; those of other trials reject the trial only.
+        """Plan the project with the blocks of a trial. Errors without any eviction are kept in `problems`, for the
+        answer; errors with evictions only reject the trial.
         """
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
