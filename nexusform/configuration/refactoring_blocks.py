@@ -64,9 +64,11 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
     if source is None or attribute is None:
         return None  # reported
     if source.key is not None or any(step.key is not None for step in source.module):
-        word = "module" if source.key is None else "resource"
+        is_module = source.key is None
+        word = "module" if is_module else "resource"
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        problems.append(build_error(f"{word}-instance-keys-not-allowed", detail, attribute.expression.span))
+        kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
+        problems.append(build_error(kind, detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
 

@@ -65,7 +65,7 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
     check, unchecked_count = outcome.check, outcome.check.total - outcome.check.checked
     if unchecked_count <= 0:
         return []
-    time_reason = f"the check ended early, at its time_reason of {_SECONDS:.0f} s"
+    time_reason = f"the check ended early, at its limit of {_SECONDS:.0f} s"
     reason = time_reason if outcome.has_timed_out else "this check does not cover them"
     verb = select_word_form(unchecked_count, "was", "were")
     detail = (
