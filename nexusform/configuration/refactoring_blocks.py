@@ -65,7 +65,6 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
         return None  # reported
     if source.key is not None or any(step.key is not None for step in source.module):
         is_module = source.key is None
-        word = "module" if is_module else "resource"
         detail = "A removed block applies to all instances. Write the address without keys in brackets."
         kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
         problems.append(build_error(kind, detail, attribute.expression.span))
