@@ -234,7 +234,7 @@ def choose_placement(
     is_sample: bool = False,
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
-    """Choose the placement of the VM by a scan of all machines; None if nothing fits. Counts nothing. A sample draws
+    """Choose the placement of the VM by a scan of all machines; None if nothing fits. Record nothing. A sample draws
     among ties at random, else the lowest digest wins. `tied_for_pool` gets the tied machines.
     """
     site = ledger.site

@@ -334,7 +334,7 @@ def _reduce_pod(body: _Object) -> _Object:
 
 @lru_cache(maxsize=32)
 def parse_snapshot(text: str) -> KubectlSnapshot:
-    """Parse a text written by `KubectlOutput.encode`; empty for any other."""
+    """Parse a text written by `KubectlOutput.encode`; return an empty snapshot for one not in JSON."""
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -204,7 +204,7 @@ class _WorkloadReader(Struct):
             containers=parse_containers(pod_spec),
             admission_error=find_priority_rejection(pod_spec, self.priorities)
             or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
-            keeps_replicas=_get_replicas(manifest) != _get_replicas(original),
+            keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, template.get_mapping("spec").data)
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)

@@ -131,7 +131,7 @@ def _find_excess_request(resources: Fields) -> str:
 
 
 def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields]) -> str:
-    """Return a clause about the sum of these containers outside the bounds of a LimitRange; "" if it is inside."""
+    """Return why the sum of the containers is outside the bounds of a LimitRange; "" if it is inside."""
     for section, adjective, noun, bounds_by_name in (
         ("requests", "minimum", "request", bounds.minimum),
         ("limits", "maximum", "limit", bounds.maximum),

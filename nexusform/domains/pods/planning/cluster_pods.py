@@ -212,7 +212,7 @@ class PodsByCluster:
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
-        pods_before: dict[str, int] = {}
+        pods_before: dict[str, int] = {}  # number of pods by workload
         for item in prior_objects:
             prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
             pods_before |= {key: len(pods) for key, pods in item.workloads.items()}

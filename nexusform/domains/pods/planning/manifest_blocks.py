@@ -148,7 +148,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     phase_blocks = [
         block for block in blocks.order.list_phase(FLEET_PHASE) if types[block.type].build_fleet_object is not None
     ]
-    manifests = frozenset(block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST)
+    manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
     # The blocks of phase 5 in dependency order: independent manifests together.
     batches: list[list[ResourceBlock]] = []
@@ -158,12 +158,12 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
         if any(other.address in dependencies for other in open_batch):
             batches.append(open_batch)
             open_batch = []
-        if block.address in manifests:
+        if block.address in manifest_addresses:
             open_batch.append(block)
         else:
             batches.append([block])
     for batch in filter(None, [*batches, open_batch]):  # either manifests, or one block of another type
-        if batch[0].address in manifests:
+        if batch[0].address in manifest_addresses:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
             blocks.plan_block(batch[0], evaluation)
@@ -173,7 +173,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan independent hub manifests in one queue of pods. Make those for unknown clusters invalid; return errors."""
+    """Plan independent hub manifests in one queue of pods. Mark those on unknown clusters as invalid; return errors."""
     instances: list[Instance] = []
     for block in manifest_blocks:
         expanded = blocks.expand(block, evaluation)
@@ -187,13 +187,13 @@ def plan_manifests(
         instances += expanded.instances
     _remove_former_pods(instances, pods)
     problems: list[Diagnostic] = []
-    known_ids = sorted(pods.clusters)
+    known_cluster_ids = sorted(pods.clusters)
     for instance in instances:
         cluster_id = _get_cluster_id(instance.config)
         if not cluster_id or instance.is_removed or instance.is_invalid or cluster_id in pods.clusters:
             continue  # no pods of its own on a cluster, nothing to place, or a known cluster
-        choice = f" Known: {', '.join(known_ids[:10])}." if known_ids else ""
-        detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_ids)}{choice}'
+        choice = f" Known: {', '.join(known_cluster_ids[:10])}." if known_cluster_ids else ""
+        detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_cluster_ids)}{choice}'
         problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
         instance.is_invalid = True
     workloads = _place_pods(instances, pods)
@@ -214,7 +214,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
     for instance in instances:
         previous_id = _get_cluster_id(instance.before)
         if not previous_id:
-            continue  # its placements remove its pods
+            continue  # an object of the hub: its placements remove its pods
         if instance.is_removed:
             pods.remove_pods(str(instance.address), previous_id, "workload_removed")
         elif instance.is_replaced:
@@ -229,7 +229,7 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
     for instance in instances:
         cluster_id = _get_cluster_id(instance.config)
         if instance.is_invalid or instance.is_removed or not cluster_id:
-            continue
+            continue  # it has no pods to place
         body = get_value_at_path(instance.config, "yaml_body")
         if isinstance(body, str):  # else it is unknown until the apply
             by_cluster.setdefault(cluster_id, []).append((instance, parse_objects(body)))
@@ -322,12 +322,12 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
     """Return each text once after its clusters; the subject appears only in the first."""
-    clusters: dict[str, list[str]] = {}
+    clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
-        clusters.setdefault(warning.detail, []).append(cluster)
+        clusters_by_text.setdefault(warning.detail, []).append(cluster)
     subject = ""
     texts: list[str] = []
-    for text, text_clusters in clusters.items():
+    for text, text_clusters in clusters_by_text.items():
         noun = select_word_form(len(text_clusters), "cluster")
         prefix = f"On {noun} {format_first_items(text_clusters, _MAX_LISTED)}: " if is_named else ""
         texts.append(f"{prefix}{text.removeprefix(subject)}")

@@ -156,7 +156,7 @@ class ObjectPods(Struct):
             pods = self.list_outcomes(workload.key)
             running_count = sum(bool(pod.node) for pod in pods)
             is_current = all(pod.spec.template == workload.pod.template for pod in pods)
-            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas
+            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas  # daemons: one per node
             if running_count < max(len(pods), requested_count) or not is_current:
                 return False
         return True
@@ -273,13 +273,13 @@ class ObjectPods(Struct):
         self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
-        """Set the warnings of this prediction, and keep its earlier evictions."""
-        new_warnings = {(warning.workload, warning.kind) for warning in warnings}
+        """Set the warnings of the newest prediction; keep those about evictions in earlier ones of this plan."""
+        repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
         kept_preemptions: list[WorkloadWarning] = []
         kept_evictions: list[WorkloadWarning] = []
         for earlier in self.warnings:
-            if (earlier.workload, earlier.kind) in new_warnings:
+            if (earlier.workload, earlier.kind) in repeated_keys:
                 continue
             if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
                 kept_preemptions.append(earlier)

@@ -58,7 +58,7 @@ def _find_matching_revisions(
     workload: Workload, by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
     """Return the revisions with the containers of the template in some pod. If the template replaced a known revision,
-    this one does not count, and all pods of a revision must have the template's rules, too.
+    the replaced one does not count, and all pods of the others must have the template's rules, too.
     """
     candidates = dict(by_revision)
     replaced_revision: str | None = workload.replaced_revision
@@ -85,17 +85,17 @@ def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Se
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
-    """Return a workload with the additions of all its observed pods for new ones: sidecars, and the requests of
-    current pods. `is_changed`: this plan changes the template, so differences are no rewriting.
+    """Return a workload for new pods like all observed ones of its template, as changed on admission (such as by
+    sidecars). `is_changed`: this plan changes the template, so observed pods differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload  # there is nothing to compare
     is_template_new = is_changed or bool(workload.replaced_revision)
     if workload.current_revisions is None and not is_template_new:
-        is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
+        has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if not is_same and revisions:  # all observed pods differ from the template as if changed on admission
+        if not has_plain_pod and revisions:  # all observed pods differ from the template as if changed on admission
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -158,7 +158,7 @@ def _split_image(image: str) -> tuple[str, str, str]:
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     """Return the replicas of each workload by its pods. During a rollout, the default surge is deducted."""
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}  # by workload: its pods by revision
     for pod in pods:
         template = pod.observed_template
         revision = template.revision if template is not None else pod.spec.template

@@ -106,7 +106,7 @@ class PredictionAssumption(Struct, frozen=True):
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
     """Return the doubt about each pod (workload and number) with another outcome under another assumption; None for a
-    pod chosen at random among nodes (a tie) but with this outcome in every sample. Other pods have no entry.
+    pod placed at random among equal nodes (a tie), but alike in every sample. Pods without doubt have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
@@ -122,13 +122,13 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     if has_enough_samples and all(outcome.doubt in ("", TIES) for outcome in placed_pods):
         unmoved_tie_keys = set(doubts)
-    tie_seeds = iter(range(1, 1 + samples))
+    tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
     for assumption in ASSUMPTIONS:
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
             # Every pod has its doubt, or many samples have changed none.
             if not (open_keys or unmoved_tie_keys) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
-            seeds = () if assumption.has_samples else tie_seeds
+            seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
             changed_nodes = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
             for key, node in changed_nodes.items():
                 text = f"{node or 'no node'} {condition}".strip()
@@ -161,8 +161,8 @@ def _sample_changed_pods(
     seeds: Iterable[int],
     open_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative. If it has random choices of its own, more seeds show
-    those of the open pods.
+    """Return the pods with another outcome in an alternative. If it has random choices of its own, further `seeds`
+    are tried for the pods without a doubt so far (`open_keys`).
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)

@@ -201,7 +201,7 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` further pods can be placed, at minimum and at maximum."""
+    """Return the number of `further` pods with room: exact, or a range if the order of placement changes it."""
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
@@ -266,7 +266,7 @@ def _list_own_counters(
     with one node per domain is left out, and limits these nodes in `capacity` to one pod.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
-    anti_affinity: dict[int, DomainCounter] = {}
+    anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
             continue  # it is about other pods
@@ -360,12 +360,12 @@ def _compute_placeable_bounds(
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit
         return PlaceablePodRange(minimum, maximum, is_exact=False)
-    sizes = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
+    node_counts = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
     # A pod on a node excludes the node itself, and per key the other nodes of its domain.
     excluded_nodes = 1
     for node in capacity:
-        domains = [(nodes_by_domain, tally.domain_by_node[node]) for tally, nodes_by_domain in sizes]
+        domains = [(nodes_by_domain, tally.domain_by_node[node]) for tally, nodes_by_domain in node_counts]
         neighbours = sum(nodes_by_domain[domain] - 1 for nodes_by_domain, domain in domains if domain >= 0)
         excluded_nodes = max(excluded_nodes, 1 + neighbours)
-    minimum = min(maximum, -(-len(capacity) // excluded_nodes))
+    minimum = min(maximum, -(-len(capacity) // excluded_nodes))  # rounded up
     return PlaceablePodRange(minimum, maximum, is_exact=minimum == maximum)

@@ -143,7 +143,7 @@ class CellSplits:
         )
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in one assignment with this result, one of `legal_splits`."""
+        """Return the cells of each share in one assignment with the result `split` (one of `legal_splits`)."""
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
