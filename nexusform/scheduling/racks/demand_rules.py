@@ -193,7 +193,7 @@ class DemandRules:
 
 
 def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
-    """Return the filters selecting racks once and for all, the checks of other rack filters, and those of machines."""
+    """Return the filters selecting racks in advance, the checks of other rack filters, and the checks of machines."""
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
     machine_checks: list[RejectionCheck] = []

@@ -238,8 +238,8 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies: VMs in unknown NUMA cells have the layout with capacity for the fewest VMs of the SKU,
-        and for the most.
+        """Return two copies: VMs in unknown NUMA cells have the split (possible layout) with capacity for the fewest
+        VMs of the SKU in the first copy, for the most in the second.
         """
         shape = self._site.get_shape(sku)
         extremes = {

@@ -169,7 +169,7 @@ class PodsByCluster:
         )
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
-        """Return the objects on a cluster during this plan: the planned ones, and the observed others."""
+        """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():

@@ -370,14 +370,14 @@ def compute_state_demand(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries
 ) -> dict[str, ClaimDemand]:
     """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
-    manifests: dict[str, list[Manifest]] = {}
-    pods: dict[str, dict[str, int]] = {}
+    manifests_by_cluster: dict[str, list[Manifest]] = {}
+    pod_counts_by_cluster: dict[str, dict[str, int]] = {}  # then by workload
     for object_pods in list_prior_pods(instances, registries, collect_prior_members(instances, registries)):
-        manifests.setdefault(object_pods.cluster_id, []).extend(object_pods.manifests)
-        pod_counts = pods.setdefault(object_pods.cluster_id, {})
+        manifests_by_cluster.setdefault(object_pods.cluster_id, []).extend(object_pods.manifests)
+        pod_counts = pod_counts_by_cluster.setdefault(object_pods.cluster_id, {})
         for key, existing_pods in object_pods.workloads.items():
             pod_counts[key] = len(existing_pods)
     return {
-        cluster_id: compute_storage_demand(collect_appliance_claims(objects, pods[cluster_id]))
-        for cluster_id, objects in manifests.items()
+        cluster_id: compute_storage_demand(collect_appliance_claims(objects, pod_counts_by_cluster[cluster_id]))
+        for cluster_id, objects in manifests_by_cluster.items()
     }

@@ -67,13 +67,13 @@ class PriorPods(Struct, frozen=True):
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
     """Return the workloads of the pods in state, by cluster id and key."""
-    manifests: dict[str, list[Manifest]] = {}
+    manifests_by_cluster: dict[str, list[Manifest]] = {}
     for prior_pods in objects:
-        manifests.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
+        manifests_by_cluster.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
     # Parsed together: a PriorityClass or LimitRange of one object applies to the pods of all.
     return {
         cluster_id: {workload.key: workload for workload in collect_workloads(cluster_manifests).workloads}
-        for cluster_id, cluster_manifests in manifests.items()
+        for cluster_id, cluster_manifests in manifests_by_cluster.items()
     }
 
 

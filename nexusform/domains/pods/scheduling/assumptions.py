@@ -111,6 +111,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
+    # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
     by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
@@ -201,7 +202,7 @@ def _find_moved_numbered_pods(
     other_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = other_by_number.get(outcome.number)
-        if other is None:
+        if other is None:  # not created there
             yield outcome.key, ""
         elif (other.node, other.is_removed) != (outcome.node, outcome.is_removed):
             yield outcome.key, other.node

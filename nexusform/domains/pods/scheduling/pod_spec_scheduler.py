@@ -275,7 +275,7 @@ class PodSpecScheduler:
         self.version = self.cache.version
         if not self._has_buckets:
             return  # buckets created later include the pod
-        for axis in self._moving_axes:
+        for axis in self._moving_axes:  # the counts of a domain decide the bucket of its nodes
             domain = axis.domain_by_node[node]
             for member in axis.members.get(domain, ()):
                 score = self._remove_node(member)

@@ -53,7 +53,7 @@ class PreemptionVictim(Struct, frozen=True):
 
 class PreemptionResult(Struct, frozen=True):
     """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`: decided without
-    a tie-break and without an unknown start time. `considered_nodes` are all that may win.
+    a tie-break and without an unknown start time. `considered_nodes` are all possible winners.
     """
 
     node: int
@@ -88,7 +88,7 @@ class _Candidate(Struct, frozen=True):
 def compute_eviction_allowances(
     budgets: Sequence[PodDisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[DisruptionAllowance, ...]:
-    """Return the evictions allowed by each budget with a selector; `expected_pods` are the expected numbers."""
+    """Return the evictions allowed by each budget with a selector; `expected_pods`: by budget."""
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:

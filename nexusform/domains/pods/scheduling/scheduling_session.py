@@ -385,11 +385,9 @@ class SchedulingSession:
         if not self._can_evict(pod.spec):
             return None
         budgets = self.cluster.budgets
-        budget_allowances = compute_eviction_allowances(
-            budgets, self._expected_counts or [0] * len(budgets), self.cache
-        )
+        allowances = compute_eviction_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
         tie_break = partial(self._select_tied_node, pod)
-        choice = select_victims(scheduler, rejections, self._pods_by_node, budget_allowances, tie_break)
+        choice = select_victims(scheduler, rejections, self._pods_by_node, allowances, tie_break)
         if choice is None:
             return None
         is_certain = (

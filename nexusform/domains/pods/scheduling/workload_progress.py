@@ -169,7 +169,7 @@ def _compute_pod_limit(
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
     """Move pods added by scaling to ReplicaSets of former templates out of `pods_to_place` of a Deployment; return
-    their specs by number. If it is paused, add the pods by which its current ReplicaSet grows to `pods_to_place`.
+    their specs by number. If it is paused, add the new pods of its current ReplicaSet to `pods_to_place`.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
