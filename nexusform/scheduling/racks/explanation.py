@@ -301,13 +301,13 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
         unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
-    counts = {
+    vm_counts = {
         machine: ledger.find_split_capacities(machine).count(shape)
         for machine in passing
         if machine in ledger.unknown_cells
     }
-    fitting = [machine for machine in passing if machine not in counts or counts[machine].maximum]
-    return fitting, [machine for machine in fitting if machine not in counts or counts[machine].minimum]
+    fitting = [machine for machine in passing if machine not in vm_counts or vm_counts[machine].maximum]
+    return fitting, [machine for machine in fitting if machine not in vm_counts or vm_counts[machine].minimum]
 
 
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:

@@ -170,7 +170,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        # A registered node without the resource has none; for a derived node it is unknown.
+        # Without ephemeral storage a registered node has none; for a node derived from its VM it is unknown.
         other_resources={STORAGE: 0, **size.extended},
     )
 

@@ -147,6 +147,7 @@ class PodsByCluster:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}
 
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
+        """Return a cluster as read by the scheduler: its nodes, and the effects of all objects on it."""
         manifests = self._collect_manifests(cluster.id)
         namespaces = {manifest.name: manifest.labels for manifest in manifests if manifest.is_namespace}
         storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
@@ -181,7 +182,7 @@ class PodsByCluster:
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
-        """Return the workloads of an object's manifests, with the live fields left to others."""
+        """Return the workloads of an object's manifests, with the live fields they leave to other managers."""
         _, cluster_id = key
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)

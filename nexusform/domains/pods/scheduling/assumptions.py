@@ -187,7 +187,7 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
         others = alternatives.get(key, [])
-        if "/StatefulSet/" in key:  # its pods have an identity; others are interchangeable
+        if "/StatefulSet/" in key:  # its pods have an identity; pods of other kinds are interchangeable
             differences |= _find_moved_numbered_pods(outcomes, others)
         else:
             differences |= _find_pods_removed_in_one_prediction(outcomes, others)

@@ -233,7 +233,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
 
 
 def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
-    """Return whether a node never takes the pod: its key is missing, or others exceed the skew."""
+    """Return whether a node never takes the pod: its key is missing, or existing pods exceed the skew."""
     domain = tally.domain_by_node[node]
     if domain < 0:
         return True  # the node lacks the topology key

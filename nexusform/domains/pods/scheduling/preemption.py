@@ -193,7 +193,7 @@ class _PreemptionTrial:
             self._scheduler.counts.update_counts(group, node, sign)
 
     def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
-        """Put pods back one by one while the other pod still fits, and return those for which it does not."""
+        """Put pods back one by one while the other pod still fits, and return those in its way."""
         victims: list[ExistingPod] = []
         for pod in pods:
             self._restore_or_remove_pod(pod, node, 1)

@@ -281,8 +281,8 @@ class SchedulingSession:
         return PodVerdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
-        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node`, where the workload is
-        `<namespace>/<kind>/<name>`. It replaces the random choice of kube-scheduler.
+        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node` (workload:
+        `<namespace>/<kind>/<name>`). It replaces the random choice of kube-scheduler.
         """
         if len(tied_nodes) == 1:
             return tied_nodes[0]
