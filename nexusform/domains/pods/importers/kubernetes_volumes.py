@@ -465,7 +465,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         _warn_unknown_nodes(reference, text, summary if class_name else "there is no default StorageClass")
         return None
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
-    provisioning_terms = (
+    provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
     )
     if provisioning_terms is _ALL_NODES and not waits_for_pod:

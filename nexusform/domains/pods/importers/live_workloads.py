@@ -163,8 +163,8 @@ def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> Manifest:
-    """Return a manifest with the live fields it leaves to other managers. `previous` is the manifest applied before: its
-    own fields are removed by the apply, unless another manager is known to own them.
+    """Return a manifest with the live fields it leaves to other managers. `previous` is the manifest applied before:
+    the apply removes its fields, unless another manager is known to own them.
     """
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}

@@ -82,7 +82,7 @@ def match_cluster_snapshot(
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names: dict[str, str] = {}  # names in the plan by the observed names of nodes
-    nodes = dict(cluster.node_by_name)
+    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace derived ones
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
     for node in snapshot.nodes:

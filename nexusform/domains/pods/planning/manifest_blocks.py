@@ -52,7 +52,7 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
-    """Yield the pods of a state's instances by order of creation; `members`: cluster ids by name."""
+    """Yield the pods of a state's instances by order of creation; `members`: cluster ids by Fleet member name."""
     current_objects = [
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]

@@ -137,7 +137,7 @@ def find_pods_in_doubt(
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
-        key, workload = outcome.key, workloads.get(outcome.workload)
+        key, workload = outcome.key, workloads.get(outcome.workload)  # None: removed by this plan
         observed_count = observed_counts[outcome.workload]
         if workload is not None:
             if observed_count and workload.configured_replicas not in (None, observed_count):

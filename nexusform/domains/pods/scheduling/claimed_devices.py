@@ -299,11 +299,11 @@ class _AllocationSearch:
         self._node, self._pools, self._claims, self._used = node, pools, claims, used
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0
-        self._steps = 0
-        self._taken: Counter[DeviceId] = Counter()
+        self._steps = 0  # candidates tried
+        self._taken: Counter[DeviceId] = Counter()  # uses of each device by the claims so far
         # Values of the attributes of constraints, by claim and position of the constraint.
         self._values: dict[tuple[int, int], list[Attribute]] = {}
-        self._consumed: Counter[tuple[str, str, str, str]] = Counter()
+        self._consumed: Counter[tuple[str, str, str, str]] = Counter()  # of `_available`, by the devices taken
         # Free amounts by driver, pool, counter set and counter, without those of devices in use by other claims.
         available: dict[tuple[str, str, str, str], int] = {}
         for pool in pools:
@@ -317,7 +317,7 @@ class _AllocationSearch:
                         key = (item.driver, item.pool, counter_set, counter)
                         available[key] = available.get(key, 0) - amount
         self._available = available
-        self._candidates: dict[int, list[CandidateDevice]] = {}
+        self._candidates: dict[int, list[CandidateDevice]] = {}  # by id of the alternative
         for claim in claims:
             for request in claim.requests:
                 self._check_request(claim, request)

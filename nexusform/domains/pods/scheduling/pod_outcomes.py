@@ -210,15 +210,15 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     # The number of further pods of the spec per node, by current pods and the node's usage.
     capacity: dict[int, int] = {}
     limits: dict[int, int] = {}  # by usage number: nodes with one number have equal capacity and usage
-    numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
+    usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
-        node = next(bucket)
+        node = next(bucket)  # the following rules reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
             continue
         for at in (node, *bucket):
-            usage_number = numbers[at]
+            usage_number = usage_numbers[at]
             if usage_number not in limits:
                 limits[usage_number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
             capacity[at] = limits[usage_number]

@@ -467,7 +467,7 @@ class FeasibleNodesCache:
         key = (is_rejected, *filter_keys, *score_keys)
         facts = self._facts.get(key)
         if facts is None:
-            points: dict[int, tuple[int, ...]] = {}
+            points: dict[int, tuple[int, ...]] = {}  # by node: the points of each rule
             for at, node in enumerate(() if is_rejected else self._nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
                     points[at] = tuple([rule.score(spec, node) for rule in self.scores])

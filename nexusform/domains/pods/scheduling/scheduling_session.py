@@ -94,8 +94,8 @@ class SchedulingSession:
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self.slow_terminations = 0
         self._lingering_pods: list[ExistingPod] = []
-        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []
-        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}
+        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
+        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}  # by pod: node and group
         self._scheduler: PodSpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
@@ -409,7 +409,7 @@ class SchedulingSession:
             return PodVerdict("", is_certain, feasible_nodes=0, reason="waits for the end of the pods evicted for it.")
         for victim in choice.victims:
             self.remove_pod(victim)
-        name = self._names[choice.node]
+        node_name = self._names[choice.node]
         rejection_text = self._start_pod(self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod)
         if rejection_text:
             # Victims and preemptors would evict each other forever, so no eviction is reported.
@@ -417,9 +417,9 @@ class SchedulingSession:
                 self.cache.place(self.cache.get_group(victim.spec), choice.node)
                 self._register_pod(victim, choice.node)
             self.assign_numa_cells()
-            return _build_started_verdict(name, rejection_text, is_certain, feasible_nodes=0)
+            return _build_started_verdict(node_name, rejection_text, is_certain, feasible_nodes=0)
         self.evictions += [PreemptionVictim(victim, preemptor, is_certain) for victim in choice.victims]
-        return PodVerdict(name, is_certain, feasible_nodes=0, victims=choice.victims)
+        return PodVerdict(node_name, is_certain, feasible_nodes=0, victims=choice.victims)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Release and return the node reserved for a pod waiting for its victims; None if it has none."""

@@ -108,11 +108,11 @@ class TopologyCounts:
         self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
-        self.affinity = [self._create_counter(term) for term in spec.affinity]
+        self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
         # Pods selected by all terms of required affinity, counted once per term.
         self._affinity_matches = 0
-        self.matches_itself = bool(spec.affinity) and all(cache.is_selected(t, group) for t in spec.affinity)
-        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]
+        self.matches_itself = bool(spec.affinity) and all(cache.is_selected(term, group) for term in spec.affinity)
+        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by its term alone
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()

@@ -108,9 +108,9 @@ class CellSplits:
         return tuple(cells)
 
     def sample_cells(self, text: str, list_names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in the split with the lowest digest; None if none exists or is found. `text` is
-        the start of the digested text. `list_names` returns the names of the VMs, in the order of `shares`; it is called only if
-        there are too many splits to enumerate.
+        """Return the cells of each share in the split with the lowest digest; None without a split, or if none is
+        found. `text` is the start of the digested text. `list_names` returns the names of the VMs, in the order of
+        `shares`; it is called only if there are too many splits to enumerate.
         """
         if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
             names = list_names()
