@@ -210,7 +210,7 @@ def _build_existing_pods(
                 number=number,
                 node=names[pod.node],
                 spec=pod.spec,
-                age=ages.get(pod.start_time, 0),  # not started: newest of all
+                age=ages.get(pod.start_time, 0),  # without a start time: newest of all
                 observed_template=pod.template,
                 charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
                 condition=pod.condition,
@@ -254,11 +254,11 @@ def merge_observed_pods(
         )
         if not is_evicted or pod.workload not in predicted_nodes:  # else state has its replacement
             observed_pods.setdefault(pod.workload, []).append(pod)
-    result: dict[str, list[ExistingPod]] = {}
+    numbered_pods: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():
-        result[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
-        existing_pods.update({pod.key: pod for pod in result[key]})
-    return result
+        numbered_pods[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
+        existing_pods.update({pod.key: pod for pod in numbered_pods[key]})
+    return numbered_pods
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:

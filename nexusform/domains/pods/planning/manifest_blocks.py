@@ -117,17 +117,17 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
-    outside_targets = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
+    outside_addresses = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
     prior_objects = [
-        replace(item, is_outside_targets=item.address in outside_targets)
+        replace(item, is_outside_targets=item.address in outside_addresses)
         for item in list_prior_pods(blocks.prior.instances, registries, members)
     ]
     objects = list(objects)
     clusters = {**external.clusters, **build_planned_clusters(objects)}
-    observed = match_observed_clusters(external, clusters, objects)
-    clusters |= {cluster_id: item.cluster for cluster_id, item in observed.items()}
+    observed_clusters = match_observed_clusters(external, clusters, objects)
+    clusters |= {cluster_id: item.cluster for cluster_id, item in observed_clusters.items()}
     external.diagnostics += warn_snapshot_doubts(external, blocks.request.now)
-    pods = PodPhase(clusters, prior_objects, members, external.pods, observed)
+    pods = PodPhase(clusters, prior_objects, members, external.pods, observed_clusters)
     for address, instance in blocks.instances.items():
         keeps_running = instance.action is Action.FORGET
         if instance.is_removed and instance.type.kind is PlanningKind.MANIFEST:

@@ -111,8 +111,8 @@ class ObjectPods(Struct):
     """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records`
     their records; `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of
     the last call, `values` is the returned value, `outcomes` has the outcome of each pod (by workload and
-    number), `displacements` those of pods evicted for other objects. `has_uncreated`: a quota rejects some
-    pods; `rejections` are pods rejected permanently.
+    number), `displacements` those of pods evicted for other objects. `has_uncreated`: some pods do not
+    exist (see WorkloadForecast); `rejections` are pods rejected permanently.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)

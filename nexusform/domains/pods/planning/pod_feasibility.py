@@ -104,7 +104,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     waiting_outcomes = [outcome for outcome in outcomes if not outcome.node]
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting_outcomes and running >= requested:
-        maximum = capacity.compute_maximum_replicas(workloads, running)
+        maximum = capacity.compute_maximum_replicas(workloads, running)  # None: not computed
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
@@ -192,7 +192,7 @@ def find_candidate_feasibility(
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
-    is_rejected = any(prediction.forecasts[key].uncreated for key in keys)  # by a quota, on any number of nodes
+    is_rejected = any(prediction.forecasts[key].uncreated for key in keys)  # see WorkloadForecast
     waiting_keys = {item.workload for item in waiting_outcomes}
     reason = _find_main_reason(waiting_outcomes)
     infeasible = ObjectFeasibility(

@@ -85,8 +85,8 @@ def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Se
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
-    """Return a workload for new pods like all observed ones of its template, as changed on admission (such as by
-    sidecars). `is_changed`: this plan changes the template, so observed pods differ for this reason.
+    """Return a workload for new pods like the observed ones, if all of its template are alike: with requests and images
+    as changed on admission. `is_changed`: this plan changes the template, so observed pods differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:

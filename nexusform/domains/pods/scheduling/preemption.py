@@ -267,8 +267,8 @@ def find_drain_obstacles(
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
         workloads = {pod.workload for pod in covered_pods}
-        healthy = sum(bool(pod.node) for pod in covered_pods)
-        if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < healthy:
+        running_count = sum(bool(pod.node) for pod in covered_pods)
+        if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
 

@@ -352,7 +352,7 @@ class TemplateRollout:
             stuck_numbers=frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck),
             is_template_stuck=progress.is_template_stuck,
         )
-        # Pods placed in this prediction have no earlier node.
+        # Earlier nodes by number: pods placed in this prediction have none.
         old_nodes = {
             pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
         }
