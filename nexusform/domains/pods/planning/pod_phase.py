@@ -484,7 +484,7 @@ class PodPhase(PodsByCluster):
         return list(self._object_pods.get((address, cluster_id), ObjectPods()).list_all_outcomes())
 
     def has_uncreated(self, address: str, cluster_id: str) -> bool:
-        """Return whether a quota or an admission rule rejects pods of an object on a cluster."""
+        """Return whether pods of an object on a cluster are not created (`uncreated` of WorkloadForecast)."""
         return self._object_pods.get((address, cluster_id), ObjectPods()).has_uncreated
 
     def is_cluster_certain(self, cluster_id: str) -> bool:

@@ -88,7 +88,7 @@ class _Candidate(Struct, frozen=True):
 def compute_eviction_allowances(
     budgets: Sequence[PodDisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[DisruptionAllowance, ...]:
-    """Return the evictions allowed by each budget with a selector; `expected_pods`: by budget."""
+    """Return the evictions allowed by each budget with a selector; `expected_pods`: number of pods by budget."""
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
