@@ -80,6 +80,7 @@ class ClusterPodCapacity:
 
     @cached_property
     def _session(self) -> SchedulingSession:
+        """Scheduling state of the cluster with its pods after the plan, to count further pods."""
         inputs = self.pods.build_input(self.cluster)
         return PodPredictor(
             inputs.cluster, inputs.existing_pods, workloads=(), seed=inputs.seed, lost_pods=(), removed_workloads=()
