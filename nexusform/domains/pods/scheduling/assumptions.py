@@ -113,7 +113,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
-    by_workload = group_by(outcomes, lambda outcome: outcome.workload)
+    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
         outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
@@ -130,7 +130,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
             if not (open_keys or unmoved_tie_keys) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
             seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
-            changed_nodes = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
+            changed_nodes = _sample_changed_pods(outcomes_by_workload, alternative, seeds, open_keys)
             for key, node in changed_nodes.items():
                 text = f"{node or 'no node'} {condition}".strip()
                 if key in open_keys:
