@@ -91,23 +91,23 @@ class CandidateQueues:
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Return the racks passing these filters, full or not, by neutral keys."""
-        name = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
-        ranking = self._racks.get(name)
+        """Return the racks passing all `filters`, full or not, by neutral keys."""
+        cache_key = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
+        ranking = self._racks.get(cache_key)
         if ranking is None:
             passes = demand_rules.build_combined_check([find_rejection for _, find_rejection in filters])
             racks = range(len(self.ledger.site.rack_name))
             passing_racks = [rack for rack in racks if passes is None or passes(rack)]
-            ranking = self._racks[name] = NeutralRanking(passing_racks, keys.rack_keys.figure)
+            ranking = self._racks[cache_key] = NeutralRanking(passing_racks, keys.rack_keys.figure)
         return ranking
 
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
         """Return the open machines of a rack, full or not, by neutral keys."""
-        name = rack, keys.machine_keys.active_keys
-        ranking = self._machines.get(name)
+        cache_key = rack, keys.machine_keys.active_keys
+        ranking = self._machines.get(cache_key)
         if ranking is None:
             machines = self.ledger.site.open_machines_by_rack[rack]
-            ranking = self._machines[name] = NeutralRanking(machines, keys.machine_keys.figure)
+            ranking = self._machines[cache_key] = NeutralRanking(machines, keys.machine_keys.figure)
             self._machines_of.setdefault(rack, []).append(ranking)
         return ranking
 
@@ -204,7 +204,7 @@ class CandidateQueue:
         return self.front
 
     def _take_neutral_group(self) -> None:
-        """Take the next group of equal keys; counted items are pushed under their own keys."""
+        """Fill the front with the next group of equal neutral keys; counted items move to the heap of own keys."""
         if self._key != OWN:
             self._finish_group()
         entries, first = self._entries, self._next
@@ -239,7 +239,7 @@ class CandidateQueue:
         self._key = OWN
 
     def _take_own_group(self) -> None:
-        """Take the first group of equal keys off the own heap, each item once."""
+        """Add the first group of equal keys in the heap of own keys to the front, each item once."""
         if self._key != OWN:
             self._finish_group()
         own_heap = self._own
@@ -255,7 +255,7 @@ class CandidateQueue:
         self.front.sort()  # in site order: a sample indexes the front
 
     def release_items(self) -> list[int]:
-        """Release all items to the neutral ranking and return those with possibly changed VMs."""
+        """Put all items back into the neutral ranking, and return those with possibly changed VMs (ranked again)."""
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]
         changed += self._rejected

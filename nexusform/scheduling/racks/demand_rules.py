@@ -193,7 +193,7 @@ class DemandRules:
 
 
 def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
-    """Return the filters selecting racks once and for all, the checks of other rack filters, and those of machines."""
+    """Return the filters selecting racks in advance, the checks of other rack filters, and the checks of machines."""
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
     machine_checks: list[RejectionCheck] = []
@@ -234,7 +234,7 @@ def choose_placement(
     is_sample: bool = False,
     tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
-    """Choose the placement of the VM by a scan of all machines; None if nothing fits. Counts nothing. A sample draws
+    """Choose the placement of the VM by a scan of all machines; None if nothing fits. Record nothing. A sample draws
     among ties at random, else the lowest digest wins. `tied_for_pool` gets the tied machines.
     """
     site = ledger.site

@@ -252,10 +252,10 @@ class MachineRanking:
         if self._site.profile.weigh is not None:  # weighers ignore splits
             heaviest = select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
-        by_rack: dict[int, list[int]] = {}
+        rivals_by_rack: dict[int, list[int]] = {}
         for machine in rivals:
-            by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
-        lowest_rack_figures = self._racks.find_lowest(by_rack)
+            rivals_by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
+        lowest_rack_figures = self._racks.find_lowest(rivals_by_rack)
         lowest_machine_figures: dict[int, tuple[int, ...] | None] = {}
         first_machines: set[str] = set()
         for machine in candidates:
@@ -263,7 +263,7 @@ class MachineRanking:
             if not _is_ranked_first(self._racks.compute(rack), lowest_rack_figures):
                 continue
             if rack not in lowest_machine_figures:
-                lowest_machine_figures[rack] = self._machines.find_lowest(by_rack.get(rack, ()))
+                lowest_machine_figures[rack] = self._machines.find_lowest(rivals_by_rack.get(rack, ()))
             if _is_ranked_first(self._machines.compute(machine), lowest_machine_figures[rack]):
                 first_machines.add(self._site.machines[machine].name)
         return frozenset(first_machines)
@@ -301,13 +301,13 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
         unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
-    counts = {
+    vm_counts = {
         machine: ledger.find_split_capacities(machine).count(shape)
         for machine in passing
         if machine in ledger.unknown_cells
     }
-    fitting = [machine for machine in passing if machine not in counts or counts[machine].maximum]
-    return fitting, [machine for machine in fitting if machine not in counts or counts[machine].minimum]
+    fitting = [machine for machine in passing if machine not in vm_counts or vm_counts[machine].maximum]
+    return fitting, [machine for machine in fitting if machine not in vm_counts or vm_counts[machine].minimum]
 
 
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:

@@ -217,7 +217,7 @@ class RackScheduler:
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
         """Count how many more VMs of a SKU fit on each rack by the capacity of machines passing a check (None: all)."""
         ledger, shape = self._ledger, self._site.get_shape(sku)
-        known: dict[int, int] = {}
+        vms_by_capacity: dict[int, int] = {}
         counts: dict[int, Interval] = {}
         for rack, machines in enumerate(self._site.open_machines_by_rack):
             minimum = maximum = 0
@@ -230,16 +230,16 @@ class RackScheduler:
                     maximum += interval.maximum
                     continue
                 capacity = ledger.capacities[machine]
-                if capacity not in known:
-                    known[capacity] = shape.steps.count(capacity)
-                minimum += known[capacity]
-                maximum += known[capacity]
+                if capacity not in vms_by_capacity:
+                    vms_by_capacity[capacity] = shape.steps.count(capacity)
+                minimum += vms_by_capacity[capacity]
+                maximum += vms_by_capacity[capacity]
             counts[rack] = Interval(minimum, maximum)
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies: VMs in unknown NUMA cells have the layout with capacity for the fewest VMs of the SKU,
-        and for the most.
+        """Return two copies: VMs in unknown NUMA cells have the split (possible layout) with capacity for the fewest
+        VMs of the SKU in the first copy, for the most in the second.
         """
         shape = self._site.get_shape(sku)
         extremes = {

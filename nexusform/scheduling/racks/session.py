@@ -112,22 +112,22 @@ class PoolPlacementSession:
         """Place and count the VM with this number. Return its packed record (see the ledger), NOWHERE if none fits."""
         racks, capacities = self._rack_queue, self._capacities
         while True:
-            tied = racks.front or racks.list_tied_items()
-            if not tied:
+            tied_racks = racks.front or racks.list_tied_items()
+            if not tied_racks:
                 return NOWHERE
-            index = self._select_rack(number, tied) if len(tied) > 1 else 0
-            rack = tied.pop(index)
+            index = self._select_rack(number, tied_racks) if len(tied_racks) > 1 else 0
+            rack = tied_racks.pop(index)
             machines = self._machine_queues.get(rack) or self._open_queue(rack)
-            tied = machines.front or machines.list_tied_items()
-            if tied:
+            tied_machines = machines.front or machines.list_tied_items()
+            if tied_machines:
                 break
             self._full_racks.add(rack)  # none of its machines fits the VM, nor any later one
             racks.reject(rack)
         if self.tied_machines is not None:
-            self.tied_machines.update(tied)
+            self.tied_machines.update(tied_machines)
         # The keys of the rack and the machine change now, so both left their fronts and are ranked again.
-        index = self._select_machine(number, tied) if len(tied) > 1 else 0
-        machine = tied.pop(index)
+        index = self._select_machine(number, tied_machines) if len(tied_machines) > 1 else 0
+        machine = tied_machines.pop(index)
         step = self._steps[capacities[machine]]
         assert step is not None
         capacities[machine] = step.capacity

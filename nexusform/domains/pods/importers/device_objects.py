@@ -132,6 +132,7 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
+    """Return a ResourceSlice: devices of one pool, with counters shared by devices, by counter set and name."""
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
@@ -152,6 +153,7 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
 
 
 def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
+    """Return a device of a slice (`manifest`), without attributes of an unknown type and taints without an effect."""
     attributes = {
         name: attribute
         for name, value in get_mapping(device, "attributes").items()

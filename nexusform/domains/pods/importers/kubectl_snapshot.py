@@ -334,7 +334,7 @@ def _reduce_pod(body: _Object) -> _Object:
 
 @lru_cache(maxsize=32)
 def parse_snapshot(text: str) -> KubectlSnapshot:
-    """Parse a text written by `KubectlOutput.encode`; empty for any other."""
+    """Parse a text written by `KubectlOutput.encode`; return an empty snapshot for one not in JSON."""
     try:
         data = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -372,6 +372,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
 
 
 def _build_observed_manifest(body: _Object) -> Manifest:
+    """Return an object of the snapshot as a manifest; its line number has no meaning."""
     group, _, version = body["apiVersion"].rpartition("/")
     metadata = body["metadata"]
     return Manifest(
@@ -387,6 +388,7 @@ def _build_observed_manifest(body: _Object) -> Manifest:
 
 
 def _build_node(name: str, body: _Object) -> ObservedNode:
+    """Return a node as registered, from the fields kept by `_keep_needed_node_fields`."""
     capacity, allocatable = get_mapping(body, "capacity"), get_mapping(body, "allocatable")
     taints = tuple(
         Taint(str(taint.get("key")), get_text(taint, "value"), str(taint.get("effect")))

@@ -83,7 +83,7 @@ class Priorities(Struct, frozen=True):
 
 
 def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool = False) -> Priorities:
-    """Return the PriorityClasses of a cluster with these objects."""
+    """Return the PriorityClasses among a cluster's objects. `is_complete`: it has no other PriorityClass."""
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
     non_preempting: set[str] = set()

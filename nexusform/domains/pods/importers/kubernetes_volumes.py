@@ -81,7 +81,7 @@ class Storage(Struct, frozen=True):
 
 
 def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) -> Storage:
-    """Return the storage of a cluster with these objects. `is_complete`: it has no others."""
+    """Return the storage among a cluster's objects. `is_complete`: it has no objects beside `manifests`."""
     volumes: dict[str, Manifest] = {}
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
@@ -175,7 +175,7 @@ class PodVolumes(Struct, frozen=True):
 def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
-    pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
+    pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
     needs: list[VolumeNeed | None] = []
     claims: list[Claim | None] = []
     exclusive_claims: list[str] = []
@@ -322,7 +322,7 @@ class ClusterStorage(Struct, frozen=True):
 
 
 def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool = True) -> ClusterStorage:
-    """Return the storage of a cluster for claims; problems are reported at the pods."""
+    """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Pods report their problems."""
     storage = collect_storage(manifests, is_complete=is_complete)
     claim_by_volume = {
         _get_silent_fields(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
@@ -441,7 +441,7 @@ def _build_unbound_own_claim(name: str, claim: Fields, storage: Storage) -> Clai
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if its volume is unknown, or possible on every node."""
+    """Return a claim without a volume; None if the claim limits no node: its volume is unknown, or fits every node."""
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
     unbound_claim = Claim(
@@ -465,15 +465,15 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         _warn_unknown_nodes(reference, text, summary if class_name else "there is no default StorageClass")
         return None
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
-    provisioning_terms = (
+    provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
     )
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
     driver = find_csi_provisioner(class_object)
-    has_separation_rules = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
-    if provisioning_terms is _ALL_NODES and not has_separation_rules:
+    has_node_differences = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
+    if provisioning_terms is _ALL_NODES and not has_node_differences:
         return None  # no node is better than another
     is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)
     return replace(

@@ -74,7 +74,7 @@ def collect_workloads(
     previous_manifests: Sequence[Manifest] = (),
 ) -> ParsedWorkloads:
     """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not
-    exist. `live_workloads` by key give the fields left to others by a manifest; `previous_manifests` are
+    exist. `live_workloads` by key give the fields a manifest leaves to other managers; `previous_manifests` are
     those applied before. Services, autoscalers and admission rules are looked up among `manifests` and
     `context_manifests` (objects of the same cluster with workloads read elsewhere).
     """
@@ -204,7 +204,7 @@ class _WorkloadReader(Struct):
             containers=parse_containers(pod_spec),
             admission_error=find_priority_rejection(pod_spec, self.priorities)
             or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
-            keeps_replicas=_get_replicas(manifest) != _get_replicas(original),
+            keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, template.get_mapping("spec").data)
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
@@ -239,7 +239,7 @@ class _WorkloadReader(Struct):
         return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _merge_live_fields(self, manifest: Manifest) -> Manifest:
-        """Return a manifest with the live fields left to others, and warn about replicas among them."""
+        """Return a manifest with the live fields it leaves to other managers, and warn about replicas among them."""
         live = self.live_workloads.get(manifest.workload_key)
         if live is None:
             return manifest  # not on the cluster, or not observed

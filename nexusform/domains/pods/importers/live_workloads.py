@@ -69,9 +69,9 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the required parts of a live workload as plain data, without environments and arguments."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
-    # A subresource (scale) is written by others, such as an autoscaler.
-    others = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
-    field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in others]
+    # A subresource (scale) is written by another manager, such as an autoscaler.
+    other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
+    field_trees = [get_mapping(item, "fieldsV1", "f:spec") for item in other_managers]
     fields = [leaf for tree in field_trees for leaf in _list_owned_field_values(tree, _select_spec(spec), ())]
     # Without managedFields, only replicas not set by the last manifest are known to be those of another manager.
     if not managers and spec.get("replicas") is not None and not _has_applied_field(metadata, "replicas"):
@@ -163,8 +163,8 @@ def build_workload_with_pod_count(key: str, count: int) -> LiveWorkload:
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> Manifest:
-    """Return a manifest with the live fields left to others. `previous` is the manifest applied before: its
-    own fields are removed by the apply, unless another manager is known to own them.
+    """Return a manifest with the live fields it leaves to other managers. `previous` is the manifest applied before:
+    the apply removes its fields, unless another manager is known to own them.
     """
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}

@@ -140,9 +140,7 @@ def is_envelope(manifest: Manifest) -> bool:
 
 
 def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
-    """Yield the problems of an envelope by the rules of the API: at most one of its version or data, then each unknown
-    field.
-    """
+    """Yield the problems of an envelope by the API's rules: at most one of its version or data, then unknown fields."""
     data = get_mapping(envelope.body, "data")
     count = len(data)
     text = ""

@@ -56,7 +56,7 @@ class AdmissionRules(Struct, frozen=True):
 
 
 def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
-    """Return the admission rules of a cluster with these objects."""
+    """Return the admission rules among the objects of a cluster."""
     runtimes: dict[str, Manifest] = {}
     defaults: dict[str, LimitRangeDefaults] = {}
     networks: dict[tuple[str, str], str] = {}
@@ -131,7 +131,7 @@ def _find_excess_request(resources: Fields) -> str:
 
 
 def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields]) -> str:
-    """Return a clause about the sum of these containers outside the bounds of a LimitRange; "" if it is inside."""
+    """Return why the sum of the containers is outside the bounds of a LimitRange; "" if it is inside."""
     for section, adjective, noun, bounds_by_name in (
         ("requests", "minimum", "request", bounds.minimum),
         ("limits", "maximum", "limit", bounds.maximum),
@@ -325,7 +325,7 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 
 
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
-    """Return the containers, the first one with further requests (and equal limits) for these missing resources."""
+    """Return the containers, the first one with further requests (and equal limits) by `missing_amounts`."""
     first_container = next(iter(containers), None)
     if not _has_readable_resources(first_container):
         return containers

@@ -77,12 +77,12 @@ class ObservedCluster(Struct, frozen=True):
 def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
-    """Return the cluster with observed nodes and pods in place of derived ones. Nodes of `removed_vms`, and those
-    re-created in this plan, are skipped with their pods, which count as lost.
+    """Return the cluster with observed nodes and pods in place of those derived from its VMs. Nodes removed or
+    re-created in this plan are left out; their pods count as lost. Without `planned_cluster` all nodes are observed.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names: dict[str, str] = {}  # names in the plan by the observed names of nodes
-    nodes = dict(cluster.node_by_name)
+    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace derived ones
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
     for node in snapshot.nodes:
@@ -97,7 +97,7 @@ def match_cluster_snapshot(
     running_pods = [pod for pod in snapshot.pods if pod.node in names]
     charged_budgets = _collect_charged_budgets(snapshot.objects)
     existing_pods = _build_existing_pods(running_pods, names, charged_budgets)
-    unmatched_nodes = [node for name, node in nodes.items() if name not in names.values()]
+    unmatched_nodes = [node for name, node in nodes.items() if name not in names.values()]  # VMs not registered yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
     known_nodes = [(names[node.name], node) for node in snapshot.nodes if node.name in names]
@@ -170,7 +170,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        # A registered node without the resource has none; for a derived node it is unknown.
+        # Without ephemeral storage a registered node has none; for a node derived from its VM it is unknown.
         other_resources={STORAGE: 0, **size.extended},
     )
 
@@ -198,7 +198,7 @@ def _build_existing_pods(
     numbers: dict[str, int] = {}
     existing_pods: list[ExistingPod] = []
     for pod in pods:
-        workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"
+        workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"  # "": it is terminating
         number = numbers.get(workload, 0)
         ordinal = pod.name.rpartition("-")[2]
         if "/StatefulSet/" in workload and ordinal.isdecimal():
@@ -210,7 +210,7 @@ def _build_existing_pods(
                 number=number,
                 node=names[pod.node],
                 spec=pod.spec,
-                age=ages.get(pod.start_time, 0),
+                age=ages.get(pod.start_time, 0),  # without a start time: newest of all
                 observed_template=pod.template,
                 charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
                 condition=pod.condition,
@@ -221,7 +221,7 @@ def _build_existing_pods(
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
-    """Return the pods created by observed DaemonSets on these nodes, not listed by kubectl as they are new."""
+    """Return the pods created by observed DaemonSets on `nodes`, too new to be listed by kubectl."""
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
@@ -238,12 +238,12 @@ def merge_observed_pods(
     nodes: Mapping[str, Node],
     is_replaced: Callable[[ExistingPod], bool] = lambda _: False,
 ) -> dict[str, list[ExistingPod]]:
-    """Replace pods of one cluster by the observed ones, and return these by workload. Further pods predicted
-    in state are kept, as they are newer. So are replacements of observed pods evicted by a NoExecute taint,
-    or matched by `is_replaced`.
+    """Replace pods of one cluster by the observed ones, and return the observed ones by workload. Further pods
+    predicted in state are kept, as they are newer. So are the state's pods in place of observed ones evicted by
+    a NoExecute taint, or matched by `is_replaced`.
     """
     pods = [pod for pod in pods if not is_replaced(pod)]
-    predicted_nodes: dict[str, dict[int, str]] = {}
+    predicted_nodes: dict[str, dict[int, str]] = {}  # by workload: the node of each number
     for (workload, number), pod in existing_pods.items():
         predicted_nodes.setdefault(workload, {})[number] = pod.node
     observed_pods: dict[str, list[ExistingPod]] = {}
@@ -254,11 +254,11 @@ def merge_observed_pods(
         )
         if not is_evicted or pod.workload not in predicted_nodes:  # else state has its replacement
             observed_pods.setdefault(pod.workload, []).append(pod)
-    result: dict[str, list[ExistingPod]] = {}
+    numbered_pods: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():
-        result[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
-        existing_pods.update({pod.key: pod for pod in result[key]})
-    return result
+        numbered_pods[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
+        existing_pods.update({pod.key: pod for pod in numbered_pods[key]})
+    return numbered_pods
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:

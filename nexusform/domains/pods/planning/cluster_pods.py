@@ -147,6 +147,7 @@ class PodsByCluster:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}
 
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
+        """Return a cluster as read by the scheduler: its nodes, and the effects of all objects on it."""
         manifests = self._collect_manifests(cluster.id)
         namespaces = {manifest.name: manifest.labels for manifest in manifests if manifest.is_namespace}
         storage = collect_cluster_storage(manifests, is_complete=self._is_complete(cluster.id))
@@ -169,7 +170,7 @@ class PodsByCluster:
         )
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
-        """Return the objects on a cluster during this plan: the planned ones, and the observed others."""
+        """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""
         manifests: list[Manifest] = []
         planned_keys: set[_ManifestKey] = set()
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
@@ -181,7 +182,7 @@ class PodsByCluster:
         return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> ParsedWorkloads:
-        """Return the workloads of an object's manifests, with the live fields left to others."""
+        """Return the workloads of an object's manifests, with the live fields they leave to other managers."""
         _, cluster_id = key
         # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
@@ -212,7 +213,7 @@ class PodsByCluster:
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
-        pods_before: dict[str, int] = {}
+        pods_before: dict[str, int] = {}  # number of pods by workload
         for item in prior_objects:
             prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
             pods_before |= {key: len(pods) for key, pods in item.workloads.items()}

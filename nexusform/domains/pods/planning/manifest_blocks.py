@@ -52,7 +52,7 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
-    """Yield the pods of a state's instances by order of creation; `members`: cluster ids by name."""
+    """Yield the pods of a state's instances by order of creation; `members`: cluster ids by Fleet member name."""
     current_objects = [
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
@@ -117,17 +117,17 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
-    outside_targets = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
+    outside_addresses = {str(item) for item in blocks.prior.instances if not blocks.selection.has(item)}
     prior_objects = [
-        replace(item, is_outside_targets=item.address in outside_targets)
+        replace(item, is_outside_targets=item.address in outside_addresses)
         for item in list_prior_pods(blocks.prior.instances, registries, members)
     ]
     objects = list(objects)
     clusters = {**external.clusters, **build_planned_clusters(objects)}
-    observed = match_observed_clusters(external, clusters, objects)
-    clusters |= {cluster_id: item.cluster for cluster_id, item in observed.items()}
+    observed_clusters = match_observed_clusters(external, clusters, objects)
+    clusters |= {cluster_id: item.cluster for cluster_id, item in observed_clusters.items()}
     external.diagnostics += warn_snapshot_doubts(external, blocks.request.now)
-    pods = PodPhase(clusters, prior_objects, members, external.pods, observed)
+    pods = PodPhase(clusters, prior_objects, members, external.pods, observed_clusters)
     for address, instance in blocks.instances.items():
         keeps_running = instance.action is Action.FORGET
         if instance.is_removed and instance.type.kind is PlanningKind.MANIFEST:
@@ -148,7 +148,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     phase_blocks = [
         block for block in blocks.order.list_phase(FLEET_PHASE) if types[block.type].build_fleet_object is not None
     ]
-    manifests = frozenset(block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST)
+    manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
     # The blocks of phase 5 in dependency order: independent manifests together.
     batches: list[list[ResourceBlock]] = []
@@ -158,12 +158,12 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
         if any(other.address in dependencies for other in open_batch):
             batches.append(open_batch)
             open_batch = []
-        if block.address in manifests:
+        if block.address in manifest_addresses:
             open_batch.append(block)
         else:
             batches.append([block])
     for batch in filter(None, [*batches, open_batch]):  # either manifests, or one block of another type
-        if batch[0].address in manifests:
+        if batch[0].address in manifest_addresses:
             problems += plan_manifests(batch, blocks, evaluation, pods)
         else:
             blocks.plan_block(batch[0], evaluation)
@@ -173,7 +173,7 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan independent hub manifests in one queue of pods. Make those for unknown clusters invalid; return errors."""
+    """Plan independent hub manifests in one queue of pods. Mark those on unknown clusters as invalid; return errors."""
     instances: list[Instance] = []
     for block in manifest_blocks:
         expanded = blocks.expand(block, evaluation)
@@ -187,13 +187,13 @@ def plan_manifests(
         instances += expanded.instances
     _remove_former_pods(instances, pods)
     problems: list[Diagnostic] = []
-    known_ids = sorted(pods.clusters)
+    known_cluster_ids = sorted(pods.clusters)
     for instance in instances:
         cluster_id = _get_cluster_id(instance.config)
         if not cluster_id or instance.is_removed or instance.is_invalid or cluster_id in pods.clusters:
             continue  # no pods of its own on a cluster, nothing to place, or a known cluster
-        choice = f" Known: {', '.join(known_ids[:10])}." if known_ids else ""
-        detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_ids)}{choice}'
+        choice = f" Known: {', '.join(known_cluster_ids[:10])}." if known_cluster_ids else ""
+        detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_cluster_ids)}{choice}'
         problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
         instance.is_invalid = True
     workloads = _place_pods(instances, pods)
@@ -214,7 +214,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
     for instance in instances:
         previous_id = _get_cluster_id(instance.before)
         if not previous_id:
-            continue  # its placements remove its pods
+            continue  # an object of the hub: its placements remove its pods
         if instance.is_removed:
             pods.remove_pods(str(instance.address), previous_id, "workload_removed")
         elif instance.is_replaced:
@@ -229,7 +229,7 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
     for instance in instances:
         cluster_id = _get_cluster_id(instance.config)
         if instance.is_invalid or instance.is_removed or not cluster_id:
-            continue
+            continue  # it has no pods to place
         body = get_value_at_path(instance.config, "yaml_body")
         if isinstance(body, str):  # else it is unknown until the apply
             by_cluster.setdefault(cluster_id, []).append((instance, parse_objects(body)))
@@ -322,12 +322,12 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
     """Return each text once after its clusters; the subject appears only in the first."""
-    clusters: dict[str, list[str]] = {}
+    clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
-        clusters.setdefault(warning.detail, []).append(cluster)
+        clusters_by_text.setdefault(warning.detail, []).append(cluster)
     subject = ""
     texts: list[str] = []
-    for text, text_clusters in clusters.items():
+    for text, text_clusters in clusters_by_text.items():
         noun = select_word_form(len(text_clusters), "cluster")
         prefix = f"On {noun} {format_first_items(text_clusters, _MAX_LISTED)}: " if is_named else ""
         texts.append(f"{prefix}{text.removeprefix(subject)}")
@@ -370,14 +370,14 @@ def compute_state_demand(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries
 ) -> dict[str, ClaimDemand]:
     """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
-    manifests: dict[str, list[Manifest]] = {}
-    pods: dict[str, dict[str, int]] = {}
+    manifests_by_cluster: dict[str, list[Manifest]] = {}
+    pod_counts_by_cluster: dict[str, dict[str, int]] = {}  # then by workload
     for object_pods in list_prior_pods(instances, registries, collect_prior_members(instances, registries)):
-        manifests.setdefault(object_pods.cluster_id, []).extend(object_pods.manifests)
-        pod_counts = pods.setdefault(object_pods.cluster_id, {})
+        manifests_by_cluster.setdefault(object_pods.cluster_id, []).extend(object_pods.manifests)
+        pod_counts = pod_counts_by_cluster.setdefault(object_pods.cluster_id, {})
         for key, existing_pods in object_pods.workloads.items():
             pod_counts[key] = len(existing_pods)
     return {
-        cluster_id: compute_storage_demand(collect_appliance_claims(objects, pods[cluster_id]))
-        for cluster_id, objects in manifests.items()
+        cluster_id: compute_storage_demand(collect_appliance_claims(objects, pod_counts_by_cluster[cluster_id]))
+        for cluster_id, objects in manifests_by_cluster.items()
     }

@@ -110,7 +110,7 @@ class _ClusterPart(Struct, frozen=True):
 
 
 def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
-    """Return the clusters by id from their parts; owners of other types are skipped."""
+    """Return the clusters by id from their parts; VMs of neither an NKS cluster nor a VNF have no cluster."""
     by_owner = group_by(parts, lambda part: part.demand.owner)
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
@@ -121,8 +121,8 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
 
 
 def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
-    """Return the cluster of an NKS cluster and its separate pools, or of a VNF. A pool without VMs gets a possible node
-    (not one of the cluster), to predict additional nodes.
+    """Return the cluster of a VNF, or of an NKS cluster and its separate pools (a part each). A pool without VMs gets a
+    possible node (not one of the cluster), to predict additional nodes.
     """
     first_part = parts[0]
     attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)
@@ -131,8 +131,8 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     pool_names: list[str] = []
     recreated_nodes: set[str] = set()
     new_nodes: set[str] = set()
-    platform_names: dict[str, str] = {}
-    empty_pools: dict[str, Node] = {}
+    platform_names: dict[str, str] = {}  # VM names by the names of their nodes on the platform
+    empty_pools: dict[str, Node] = {}  # possible nodes by pool
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
         used_pools = {vm.pool for vm in part.vms}

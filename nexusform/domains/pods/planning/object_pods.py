@@ -67,13 +67,13 @@ class PriorPods(Struct, frozen=True):
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
     """Return the workloads of the pods in state, by cluster id and key."""
-    manifests: dict[str, list[Manifest]] = {}
+    manifests_by_cluster: dict[str, list[Manifest]] = {}
     for prior_pods in objects:
-        manifests.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
+        manifests_by_cluster.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
     # Parsed together: a PriorityClass or LimitRange of one object applies to the pods of all.
     return {
         cluster_id: {workload.key: workload for workload in collect_workloads(cluster_manifests).workloads}
-        for cluster_id, cluster_manifests in manifests.items()
+        for cluster_id, cluster_manifests in manifests_by_cluster.items()
     }
 
 
@@ -111,8 +111,8 @@ class ObjectPods(Struct):
     """Pods of one object on one cluster. `prior_pods` are those of state by workload and name, `records`
     their records; `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of
     the last call, `values` is the returned value, `outcomes` has the outcome of each pod (by workload and
-    number), `displacements` those of pods evicted for other objects. `has_uncreated`: a quota rejects some
-    pods; `rejections` are pods rejected permanently.
+    number), `displacements` those of pods evicted for other objects. `has_uncreated`: some pods do not
+    exist (see WorkloadForecast); `rejections` are pods rejected permanently.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class ObjectPods(Struct):
             pods = self.list_outcomes(workload.key)
             running_count = sum(bool(pod.node) for pod in pods)
             is_current = all(pod.spec.template == workload.pod.template for pod in pods)
-            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas
+            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas  # daemons: one per node
             if running_count < max(len(pods), requested_count) or not is_current:
                 return False
         return True
@@ -273,13 +273,13 @@ class ObjectPods(Struct):
         self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
-        """Set the warnings of this prediction, and keep its earlier evictions."""
-        new_warnings = {(warning.workload, warning.kind) for warning in warnings}
+        """Set the warnings of the newest prediction; keep those about evictions in earlier ones of this plan."""
+        repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
         kept_preemptions: list[WorkloadWarning] = []
         kept_evictions: list[WorkloadWarning] = []
         for earlier in self.warnings:
-            if (earlier.workload, earlier.kind) in new_warnings:
+            if (earlier.workload, earlier.kind) in repeated_keys:
                 continue
             if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
                 kept_preemptions.append(earlier)

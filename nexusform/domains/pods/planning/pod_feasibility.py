@@ -80,6 +80,7 @@ class ClusterPodCapacity:
 
     @cached_property
     def _session(self) -> SchedulingSession:
+        """Scheduling state of the cluster with its pods after the plan, to count further pods."""
         inputs = self.pods.build_input(self.cluster)
         return PodPredictor(
             inputs.cluster, inputs.existing_pods, workloads=(), seed=inputs.seed, lost_pods=(), removed_workloads=()
@@ -104,7 +105,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     waiting_outcomes = [outcome for outcome in outcomes if not outcome.node]
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting_outcomes and running >= requested:
-        maximum = capacity.compute_maximum_replicas(workloads, running)
+        maximum = capacity.compute_maximum_replicas(workloads, running)  # None: not computed
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
@@ -192,7 +193,7 @@ def find_candidate_feasibility(
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
-    is_rejected = any(prediction.forecasts[key].uncreated for key in keys)
+    is_rejected = any(prediction.forecasts[key].uncreated for key in keys)  # see WorkloadForecast
     waiting_keys = {item.workload for item in waiting_outcomes}
     reason = _find_main_reason(waiting_outcomes)
     infeasible = ObjectFeasibility(
@@ -246,7 +247,7 @@ def _find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> Loss
 def find_additions(
     inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
 ) -> Mapping[str, int]:
-    """Find the fewest additional nodes by pool for all pods of these workloads to run; empty without a result."""
+    """Find the fewest additional nodes by pool for all pods of the workloads `keys` to run; empty if none are found."""
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
@@ -309,7 +310,7 @@ def _find_fewest_nodes(
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
     """Find the fewest nodes of several pools; empty without a result. Each pool needs at least the number needed
-    beside the maximum of the others. Larger mixes follow in the order of their size.
+    beside the maximum of the other pools. Larger mixes follow in the order of their size.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes

@@ -98,15 +98,15 @@ class PodPhase(PodsByCluster):
     def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Remove the observed pods without a controller adopted by a workload, and return them as its pods. Pods of
-        manifests stay. Pods replaced since by an applied plan are left out.
+        """Remove observed pods without a controller if a workload adopts them; return them as its pods, without those
+        replaced since by an applied plan. Pods with a manifest, or recorded in state, stay.
         """
-        observed_pods, observed = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
+        observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         objects = self._object_pods_by_cluster[cluster_id].values()
         managed_keys = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
         candidates = [
             *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed_keys)),
-            *(pod for pod in observed.waiting_pods if pod.workload not in managed_keys and not pod.spec.gates),
+            *(pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys and not pod.spec.gates),
         ]
         orphans = list(find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
@@ -115,8 +115,8 @@ class PodPhase(PodsByCluster):
             observed_pods.pop(pod.workload, None)
             self._existing_pods[cluster_id].pop(pod.key, None)
         orphan_keys = {pod.workload for pod in orphans}
-        waiting_pods = tuple(pod for pod in observed.waiting_pods if pod.workload not in orphan_keys)
-        self._observed_clusters[cluster_id] = replace(observed, waiting_pods=waiting_pods)
+        waiting_pods = tuple(pod for pod in observed_cluster.waiting_pods if pod.workload not in orphan_keys)
+        self._observed_clusters[cluster_id] = replace(observed_cluster, waiting_pods=waiting_pods)
         orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
@@ -231,7 +231,7 @@ class PodPhase(PodsByCluster):
                 self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of these objects, then unstable objects on the cluster again until all pods keep nodes."""
+        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves."""
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
             unstable_keys = [
@@ -252,7 +252,7 @@ class PodPhase(PodsByCluster):
             object_pods_list = list(self._object_pods_by_cluster.get(cluster_id, {}).values())
             outcomes: list[PodOutcome] = []
             removed_outcomes: list[PodOutcome] = []
-            direct_doubts: list[tuple[PodKey, PodDoubt]] = []
+            direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
             for object_pods in object_pods_list:
                 outcomes += object_pods.list_all_outcomes()
                 removed_outcomes += object_pods.removed_outcomes
@@ -272,7 +272,7 @@ class PodPhase(PodsByCluster):
                 object_pods.update_values(self.clusters[cluster_id])
 
     def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
-        """Return the input to predict all objects on a cluster again from these pods, under other assumptions."""
+        """Return the input to predict all objects on a cluster again from `base_pods`, under other assumptions."""
         cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
@@ -325,7 +325,7 @@ class PodPhase(PodsByCluster):
                 existing_pods[key, pod.number] = pod
 
     def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of these objects in one queue, and record their outcomes, warnings and values."""
+        """Predict the pods of the objects `keys` in one queue, and record their outcomes, warnings and values."""
         workloads: list[Workload] = []
         for key in keys:
             self._remove_former_workloads(self._object_pods[key], cluster.id)
@@ -484,7 +484,7 @@ class PodPhase(PodsByCluster):
         return list(self._object_pods.get((address, cluster_id), ObjectPods()).list_all_outcomes())
 
     def has_uncreated(self, address: str, cluster_id: str) -> bool:
-        """Return whether a quota or an admission rule rejects pods of an object on a cluster."""
+        """Return whether pods of an object on a cluster are not created (`uncreated` of WorkloadForecast)."""
         return self._object_pods.get((address, cluster_id), ObjectPods()).has_uncreated
 
     def is_cluster_certain(self, cluster_id: str) -> bool:

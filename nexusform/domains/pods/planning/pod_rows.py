@@ -173,7 +173,7 @@ def build_pod_row(
     """Return the row of one pod in a plan. `cluster` is None for a removed one. `keeps_running`: the object of the pod
     is only forgotten (a `removed` block without destroy).
     """
-    name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
+    cluster_name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
     has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
     scores: dict[str, Any] = {}
     if outcome.feasible_nodes is not None or outcome.doubt:  # decided by the scheduler, or in doubt
@@ -185,11 +185,11 @@ def build_pod_row(
         kind=POD,
         object=outcome.name,
         action=_ACTIONS[outcome.action],
-        source=_build_former_location(cluster, name, outcome, record) if has_source else None,
-        target=None if outcome.is_removed else _build_location(cluster, name, outcome.node, str(outcome.state)),
+        source=_build_former_location(cluster, cluster_name, outcome, record) if has_source else None,
+        target=None if outcome.is_removed else _build_location(cluster, cluster_name, outcome.node, str(outcome.state)),
         trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": Failed before, too
         cluster="",
-        pool=f"{name}/{outcome.workload}",
+        pool=f"{cluster_name}/{outcome.workload}",
         number=outcome.number,
         site_id=site_id,
         reason=_build_pod_reason(outcome),

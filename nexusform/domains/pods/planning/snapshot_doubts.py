@@ -130,14 +130,14 @@ def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncer
 def find_pods_in_doubt(
     outcomes: Iterable[PodOutcome], workloads: Mapping[str, Workload], observed: ObservedCluster, now: str
 ) -> dict[PodKey, PodDoubt]:
-    """Return pods in doubt by autoscalers, adopted pods, gaps in the snapshot or webhooks, each with one of these."""
+    """Return one doubt for each pod in doubt: of an autoscaler, adopted pods, a gap in the snapshot or a webhook."""
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
-    hooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
+    webhooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
     namespace_labels = {item.name: item.labels for item in observed.objects if item.is_namespace}
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
-        key, workload = outcome.key, workloads.get(outcome.workload)
+        key, workload = outcome.key, workloads.get(outcome.workload)  # None: removed by this plan
         observed_count = observed_counts[outcome.workload]
         if workload is not None:
             if observed_count and workload.configured_replicas not in (None, observed_count):
@@ -150,7 +150,7 @@ def find_pods_in_doubt(
             if doubt.is_affected(outcome):
                 doubts.setdefault(key, PodDoubt(doubt.assumption))
         if workload is not None:
-            may_change = not workload.is_admission_known and _can_be_changed(hooks, outcome.spec, namespace_labels)
+            may_change = not workload.is_admission_known and _can_be_changed(webhooks, outcome.spec, namespace_labels)
             if workload.is_rewritten or may_change:
                 doubts.setdefault(key, PodDoubt(WEBHOOKS))
     return doubts

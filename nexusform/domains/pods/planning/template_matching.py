@@ -37,37 +37,37 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
     """
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
-    by_revision: dict[str, list[ExistingPod]] = {}
+    pods_by_revision: dict[str, list[ExistingPod]] = {}
     for pod in pods:
         if pod.observed_template is not None:
-            by_revision.setdefault(pod.observed_template.revision, []).append(pod)
+            pods_by_revision.setdefault(pod.observed_template.revision, []).append(pod)
     # The revisions with the current template: by the live objects, else by the containers of pods.
     if workload.current_revisions == (NEWEST_REVISION,):
-        current_revisions = list(by_revision)
+        current_revisions = list(pods_by_revision)
     elif workload.current_revisions is not None:
-        current_revisions = [revision for revision in by_revision if revision in workload.current_revisions]
+        current_revisions = [revision for revision in pods_by_revision if revision in workload.current_revisions]
     else:
-        current_revisions = _find_matching_revisions(workload, by_revision, is_complete=is_complete)
+        current_revisions = _find_matching_revisions(workload, pods_by_revision, is_complete=is_complete)
     # Several revisions may match: the current template is the one rolled out last.
-    newest_revision = _find_newest_revision(current_revisions, by_revision)
-    outdated_pods = [pods for revision, pods in by_revision.items() if revision != newest_revision]
+    newest_revision = _find_newest_revision(current_revisions, pods_by_revision)
+    outdated_pods = [pods for revision, pods in pods_by_revision.items() if revision != newest_revision]
     return {pod.number for pod in chain.from_iterable(outdated_pods)}
 
 
 def _find_matching_revisions(
-    workload: Workload, by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
+    workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
     """Return the revisions with the containers of the template in some pod. If the template replaced a known revision,
-    this one does not count, and all pods of a revision must have the template's rules, too.
+    the replaced one does not count, and all pods of the others must have the template's rules, too.
     """
-    candidates = dict(by_revision)
+    candidates = dict(pods_by_revision)
     replaced_revision: str | None = workload.replaced_revision
     if replaced_revision == NEWEST_REVISION:
-        replaced_revision = _find_newest_revision(by_revision, by_revision)
+        replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
     if replaced_revision:
         candidates = {
             revision: pods
-            for revision, pods in by_revision.items()
+            for revision, pods in pods_by_revision.items()
             if revision != replaced_revision and all(_has_template_rules(workload.pod, pod.spec) for pod in pods)
         }
     return [
@@ -85,17 +85,17 @@ def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Se
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
-    """Return a workload with the additions of all its observed pods for new ones: sidecars, and the requests of
-    current pods. `is_changed`: this plan changes the template, so differences are no rewriting.
+    """Return a workload for new pods like the observed ones, if all of its template are alike: with requests and images
+    as changed on admission. `is_changed`: this plan changes the template, so observed pods differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload  # there is nothing to compare
     is_template_new = is_changed or bool(workload.replaced_revision)
     if workload.current_revisions is None and not is_template_new:
-        is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
+        has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if not is_same and revisions:  # all observed pods differ from the template as if changed on admission
+        if not has_plain_pod and revisions:  # all observed pods differ from the template as if changed on admission
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -111,10 +111,10 @@ def add_observed_changes(
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
     """Return the revisions with rewritten pods alone: admission may have changed their images."""
-    by_revision = group_by(pods, _get_revision)
+    pods_by_revision = group_by(pods, _get_revision)
     return tuple(
         revision
-        for revision, revision_pods in by_revision.items()
+        for revision, revision_pods in pods_by_revision.items()
         if all(_is_rewritten_pod(workload, pod) for pod in revision_pods)
     )
 
@@ -158,14 +158,14 @@ def _split_image(image: str) -> tuple[str, str, str]:
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     """Return the replicas of each workload by its pods. During a rollout, the default surge is deducted."""
-    counts: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}  # by workload: its pods by revision
     for pod in pods:
         template = pod.observed_template
         revision = template.revision if template is not None else pod.spec.template
         counts.setdefault(pod.workload, Counter())[revision] += 1
     replicas = {}
-    for key, by_revision in counts.items():
-        total, is_rolling = by_revision.total(), len(by_revision) > 1 and "/Deployment/" in key
+    for key, count_by_revision in counts.items():
+        total, is_rolling = count_by_revision.total(), len(count_by_revision) > 1 and "/Deployment/" in key
         # Of a total of 5, 4 are replicas and one is the surge (25 %, rounded up).
         replicas[key] = max(1, total * 4 // 5) if is_rolling else total
     return replicas

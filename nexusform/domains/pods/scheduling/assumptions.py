@@ -106,13 +106,14 @@ class PredictionAssumption(Struct, frozen=True):
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
     """Return the doubt about each pod (workload and number) with another outcome under another assumption; None for a
-    pod chosen at random among nodes (a tie) but with this outcome in every sample. Other pods have no entry.
+    pod placed at random among equal nodes (a tie), but alike in every sample. Pods without doubt have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
+    # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
-    by_workload = group_by(outcomes, lambda outcome: outcome.workload)
+    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
         outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
@@ -122,14 +123,14 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     if has_enough_samples and all(outcome.doubt in ("", TIES) for outcome in placed_pods):
         unmoved_tie_keys = set(doubts)
-    tie_seeds = iter(range(1, 1 + samples))
+    tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
     for assumption in ASSUMPTIONS:
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
             # Every pod has its doubt, or many samples have changed none.
             if not (open_keys or unmoved_tie_keys) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
                 break
-            seeds = () if assumption.has_samples else tie_seeds
-            changed_nodes = _sample_changed_pods(by_workload, alternative, seeds, open_keys)
+            seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
+            changed_nodes = _sample_changed_pods(outcomes_by_workload, alternative, seeds, open_keys)
             for key, node in changed_nodes.items():
                 text = f"{node or 'no node'} {condition}".strip()
                 if key in open_keys:
@@ -161,8 +162,8 @@ def _sample_changed_pods(
     seeds: Iterable[int],
     open_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative. If it has random choices of its own, more seeds show
-    those of the open pods.
+    """Return the pods with another outcome in an alternative. If it has random choices of its own, further `seeds`
+    are tried for the pods without a doubt so far (`open_keys`).
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
@@ -186,7 +187,7 @@ def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternativ
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
         others = alternatives.get(key, [])
-        if "/StatefulSet/" in key:  # its pods have an identity; others are interchangeable
+        if "/StatefulSet/" in key:  # its pods have an identity; pods of other kinds are interchangeable
             differences |= _find_moved_numbered_pods(outcomes, others)
         else:
             differences |= _find_pods_removed_in_one_prediction(outcomes, others)
@@ -201,7 +202,7 @@ def _find_moved_numbered_pods(
     other_by_number = {other.number: other for other in others}
     for outcome in outcomes:
         other = other_by_number.get(outcome.number)
-        if other is None:
+        if other is None:  # not created there
             yield outcome.key, ""
         elif (other.node, other.is_removed) != (outcome.node, outcome.is_removed):
             yield outcome.key, other.node

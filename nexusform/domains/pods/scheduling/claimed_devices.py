@@ -94,7 +94,7 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the nodes with enough free devices for claims, and of these the ones in reach of allocated claims."""
+        """Return the nodes with enough free devices for open claims and in reach of the devices of allocated ones."""
         error = next((claim.error for claim in claims if claim.error), "")
         if error:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
@@ -299,12 +299,12 @@ class _AllocationSearch:
         self._node, self._pools, self._claims, self._used = node, pools, claims, used
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0
-        self._steps = 0
-        self._taken: Counter[DeviceId] = Counter()
+        self._steps = 0  # candidates tried
+        self._taken: Counter[DeviceId] = Counter()  # uses of each device by the claims so far
         # Values of the attributes of constraints, by claim and position of the constraint.
         self._values: dict[tuple[int, int], list[Attribute]] = {}
-        self._consumed: Counter[tuple[str, str, str, str]] = Counter()
-        # The counters of pools less those consumed by devices in use.
+        self._consumed: Counter[tuple[str, str, str, str]] = Counter()  # of `_available`, by the devices taken
+        # Free amounts by driver, pool, counter set and counter, without those of devices in use by other claims.
         available: dict[tuple[str, str, str, str], int] = {}
         for pool in pools:
             for item in pool.all_slices:
@@ -317,7 +317,7 @@ class _AllocationSearch:
                         key = (item.driver, item.pool, counter_set, counter)
                         available[key] = available.get(key, 0) - amount
         self._available = available
-        self._candidates: dict[int, list[CandidateDevice]] = {}
+        self._candidates: dict[int, list[CandidateDevice]] = {}  # by id of the alternative
         for claim in claims:
             for request in claim.requests:
                 self._check_request(claim, request)
@@ -408,7 +408,7 @@ class _AllocationSearch:
         return candidates
 
     def _is_usable(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice) -> bool:
-        """Return whether a device is free, has enough counters, and its taints are tolerated."""
+        """Return whether a device may be allocated: it is free, its counters suffice, and its taints are tolerated."""
         if alternative.has_admin_access:  # a device in use is allowed, but only once per claim
             if any(use.device == candidate.id for use in self.uses[claim_index]):
                 return False

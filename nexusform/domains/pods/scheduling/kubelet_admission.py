@@ -75,9 +75,7 @@ class NodeNumaCells:
         self._allocations: list[tuple[PodSpec, _Share]] = []
 
     def allocate(self, pod: PodSpec) -> str:
-        """Allocate NUMA cell resources to a pod and return kubelet's rejection, "" if the pod runs. A rejected pod
-        gets nothing.
-        """
+        """Allocate NUMA cell resources to a pod, and return ""; or allocate none, and return kubelet's rejection."""
         shares: list[_Share] = []
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)

@@ -19,8 +19,8 @@ _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
 
 
 def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
-    """Return why a pod is Pending as Kubernetes prints it: reasons of the pod alone, then others with their numbers of
-    `nodes` (the number of all).
+    """Return why a pod is Pending as Kubernetes prints it: reasons about the pod alone, then reasons about nodes, with
+    the number of rejected nodes each. `nodes`: the number of all.
     """
     if not nodes:
         return "no nodes available to schedule pods"

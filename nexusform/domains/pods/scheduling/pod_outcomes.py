@@ -124,7 +124,7 @@ class PlaceablePodRange(Struct, frozen=True):
 class WorkloadForecast(Struct, frozen=True):
     """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes
     with unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not
-    exist because a quota or a LimitRange rejects them; `rejection` is the reason.
+    exist: rejected by a quota or on admission, or behind another pod of an ordered set; `rejection` is the reason.
     """
 
     workload: Workload
@@ -201,7 +201,7 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` further pods can be placed, at minimum and at maximum."""
+    """Return the number of `further` pods with room: exact, or a range if the order of placement changes it."""
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
@@ -210,15 +210,15 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     # The number of further pods of the spec per node, by current pods and the node's usage.
     capacity: dict[int, int] = {}
     limits: dict[int, int] = {}  # by usage number: nodes with one number have equal capacity and usage
-    numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
+    usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
     for bucket in scheduler.list_buckets():
-        node = next(bucket)
+        node = next(bucket)  # the following rules reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if any(_is_permanently_skewed(tally, node) for tally in counts.hard_spread):
             continue
         for at in (node, *bucket):
-            usage_number = numbers[at]
+            usage_number = usage_numbers[at]
             if usage_number not in limits:
                 limits[usage_number] = _compute_pod_limit(spec, cache.nodes[at], cache.usage[at], further)
             capacity[at] = limits[usage_number]
@@ -233,7 +233,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
 
 
 def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
-    """Return whether a node never takes the pod: its key is missing, or others exceed the skew."""
+    """Return whether a node never takes the pod: its key is missing, or existing pods exceed the skew."""
     domain = tally.domain_by_node[node]
     if domain < 0:
         return True  # the node lacks the topology key
@@ -266,7 +266,7 @@ def _list_own_counters(
     with one node per domain is left out, and limits these nodes in `capacity` to one pod.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
-    anti_affinity: dict[int, DomainCounter] = {}
+    anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
             continue  # it is about other pods
@@ -360,12 +360,12 @@ def _compute_placeable_bounds(
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit
         return PlaceablePodRange(minimum, maximum, is_exact=False)
-    sizes = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
+    node_counts = [(tally, Counter(tally.domain_by_node[node] for node in capacity)) for tally in anti_affinity]
     # A pod on a node excludes the node itself, and per key the other nodes of its domain.
     excluded_nodes = 1
     for node in capacity:
-        domains = [(nodes_by_domain, tally.domain_by_node[node]) for tally, nodes_by_domain in sizes]
+        domains = [(nodes_by_domain, tally.domain_by_node[node]) for tally, nodes_by_domain in node_counts]
         neighbours = sum(nodes_by_domain[domain] - 1 for nodes_by_domain, domain in domains if domain >= 0)
         excluded_nodes = max(excluded_nodes, 1 + neighbours)
-    minimum = min(maximum, -(-len(capacity) // excluded_nodes))
+    minimum = min(maximum, -(-len(capacity) // excluded_nodes))  # rounded up
     return PlaceablePodRange(minimum, maximum, is_exact=minimum == maximum)

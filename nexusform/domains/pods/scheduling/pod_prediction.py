@@ -477,7 +477,7 @@ class PodPredictor:
             preempted_by=preemptor,
         )
         progress.pods_to_place.append(new_pod)
-        if progress.has_started:  # else the pod is decided with the others of its workload
+        if progress.has_started:  # else `_place_workload` decides it with the other pods
             pending_verdict = PodVerdict("", is_certain=True, feasible_nodes=0)
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 

@@ -224,7 +224,7 @@ class PodSpecScheduler:
         return choice
 
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
-        """Return the nodes with the highest total in all buckets, nominated pods apart; None if none is feasible."""
+        """Return the nodes with the highest total in all buckets, without nominated pods; None if none is feasible."""
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_NodeBucket, int]] = []
@@ -238,7 +238,7 @@ class PodSpecScheduler:
         domain_counts = self._count_domains(open_buckets)
         # The points of each bucket, apart from the usage scores of its nodes.
         totals = [sum(column) for column in zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)]
-        best_total, best_levels = -1, []
+        best_total, best_levels = -1, []  # below every total; the nodes of each best bucket
         for (bucket, _), total in zip(open_buckets, totals, strict=True):
             top_score = max(bucket.nodes_by_score)
             if total + top_score > best_total:
@@ -248,7 +248,7 @@ class PodSpecScheduler:
         tied_nodes = tuple([node for level in best_levels for node in level])
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
         lead = None
-        if self.images_matter and len(tied_nodes) == 1:  # else it is not needed
+        if self.images_matter and len(tied_nodes) == 1:  # images may outweigh a lead; a tie has none
             lead = _compute_score_lead(best_total, zip(open_buckets, totals, strict=True))
         return BestNodes(tied_nodes, feasible_count, lead)
 
@@ -275,7 +275,7 @@ class PodSpecScheduler:
         self.version = self.cache.version
         if not self._has_buckets:
             return  # buckets created later include the pod
-        for axis in self._moving_axes:
+        for axis in self._moving_axes:  # the counts of a domain decide the bucket of its nodes
             domain = axis.domain_by_node[node]
             for member in axis.members.get(domain, ()):
                 score = self._remove_node(member)
@@ -315,7 +315,7 @@ class PodSpecScheduler:
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
-        """Create one axis per counted topology, with the nodes of each domain where counts move them."""
+        """Create an axis per counted topology; those with many domains and changing counts list the nodes by domain."""
         axis_by_domain: dict[int, _TopologyAxis] = {}
         for tally in self.counts.list_counters():
             axis = axis_by_domain.get(id(tally.domain_by_node))
@@ -415,7 +415,7 @@ def _run_usage_filter(
 
 
 def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
-    """Return the number of domains of a constraint with nodes of these buckets."""
+    """Return the number of domains of a constraint with nodes of `scored_buckets`."""
     if tally.constraint.topology_key == HOSTNAME:  # each node is a domain
         return sum(bucket.size for bucket, _ in scored_buckets)
     if len(tally.counts) <= _FEW_DOMAINS:
@@ -467,7 +467,7 @@ class FeasibleNodesCache:
         key = (is_rejected, *filter_keys, *score_keys)
         facts = self._facts.get(key)
         if facts is None:
-            points: dict[int, tuple[int, ...]] = {}
+            points: dict[int, tuple[int, ...]] = {}  # by node: the points of each rule
             for at, node in enumerate(() if is_rejected else self._nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
                     points[at] = tuple([rule.score(spec, node) for rule in self.scores])

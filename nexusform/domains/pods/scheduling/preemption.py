@@ -53,7 +53,7 @@ class PreemptionVictim(Struct, frozen=True):
 
 class PreemptionResult(Struct, frozen=True):
     """Node assigned to a pod after the eviction of its victims, the most important first. `is_certain`: decided without
-    a tie-break and without an unknown start time. `considered_nodes` are all nodes with victims.
+    a tie-break and without an unknown start time. `considered_nodes` are all possible winners.
     """
 
     node: int
@@ -88,7 +88,7 @@ class _Candidate(Struct, frozen=True):
 def compute_eviction_allowances(
     budgets: Sequence[PodDisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[DisruptionAllowance, ...]:
-    """Return the evictions allowed by each budget with a selector; `expected_pods` are the expected numbers."""
+    """Return the evictions allowed by each budget with a selector; `expected_pods`: number of pods by budget."""
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
@@ -173,7 +173,7 @@ class _PreemptionTrial:
         return _Candidate(node, tuple(victims), violations, _is_victim_choice_arbitrary(lower_priority_pods, victims))
 
     def _split_by_violation(self, pods: Iterable[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
-        """Return the pods with an eviction beyond a budget, after the evictions of earlier pods, and the others."""
+        """Return the pods evicted beyond a budget, after the evictions of earlier pods, and the pods within budgets."""
         remaining_evictions = [allowance.evictions for allowance in self._allowances]
         violating_pods: list[ExistingPod] = []
         other_pods: list[ExistingPod] = []
@@ -193,7 +193,7 @@ class _PreemptionTrial:
             self._scheduler.counts.update_counts(group, node, sign)
 
     def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
-        """Put pods back one by one while the other pod still fits, and return those for which it does not."""
+        """Put pods back one by one while the other pod still fits, and return those in its way."""
         victims: list[ExistingPod] = []
         for pod in pods:
             self._restore_or_remove_pod(pod, node, 1)
@@ -267,8 +267,8 @@ def find_drain_obstacles(
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
         workloads = {pod.workload for pod in covered_pods}
-        healthy = sum(bool(pod.node) for pod in covered_pods)
-        if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < healthy:
+        running_count = sum(bool(pod.node) for pod in covered_pods)
+        if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
 
@@ -284,8 +284,8 @@ def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterab
 def list_applied_budgets(
     budgets: Sequence[PodDisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
-    """Yield the budgets with an effect on the eviction of some of these pods, and the number allowed by each: none for
-    a pod under several budgets. Unready pods may go while enough others are ready. Source: kubernetes
+    """Yield the budgets with an effect on the eviction of some of `pods`, each with the evictions it allows: 0 for a
+    pod under several budgets. Unready pods may go while enough others are ready. Source: kubernetes
     pkg/registry/core/pod/storage/eviction.go.
     """
     # No budget holds a pod that has not run yet.
@@ -294,8 +294,8 @@ def list_applied_budgets(
     for budget in budgets:
         allowed = count_allowed_disruptions(budget, existing_pods)
         is_met = allowed >= 0 if budget.is_met is None else budget.is_met
-        covered = [(pod, own) for pod, own in budgets_by_pod if budget in own]
-        if any(len(own) > 1 for _, own in covered):
+        covered = [(pod, pod_budgets) for pod, pod_budgets in budgets_by_pod if budget in pod_budgets]
+        if any(len(pod_budgets) > 1 for _, pod_budgets in covered):
             yield budget, 0
         elif any(pod.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered):
             yield budget, allowed

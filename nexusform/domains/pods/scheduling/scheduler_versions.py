@@ -44,7 +44,7 @@ class SchedulerVersionDifference(Struct, frozen=True):
     is_repeated: bool = False
 
     def is_in(self, version: Version) -> bool | None:
-        """Return whether a version has the difference; None if the version is unknown or newer than all known ones."""
+        """Return whether a version has the difference; None if unknown: without a version, or if it may have ended."""
         if not version:
             return None
         if version < self.since:

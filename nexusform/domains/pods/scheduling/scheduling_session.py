@@ -94,8 +94,8 @@ class SchedulingSession:
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self.slow_terminations = 0
         self._lingering_pods: list[ExistingPod] = []
-        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []
-        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}
+        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
+        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}  # by pod: node and group
         self._scheduler: PodSpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
@@ -200,7 +200,7 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Decide a pod and add it to its node. The failure of an equal pod is repeated until the cluster changes."""
+        """Choose the node of a pod and start it there. Until the cluster changes, pods of an equal spec fail alike."""
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), (None, None))
         # An observer is called for every pod.
@@ -216,7 +216,7 @@ class SchedulingSession:
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
         if nomination is not None and scheduler.find_rejection(nomination) is None:  # its reserved node
-            choice: BestNodes | None = BestNodes((nomination,), 1)
+            choice: BestNodes | None = BestNodes((nomination,), feasible_nodes=1)
         else:
             choice = scheduler.choose_nodes()
         if choice is None:
@@ -281,8 +281,8 @@ class SchedulingSession:
         return PodVerdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
-        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node`, where the workload is
-        `<namespace>/<kind>/<name>`. It replaces the random choice of kube-scheduler.
+        """Return the tied node with the lowest digest of `seed|cluster|workload|number|node` (workload:
+        `<namespace>/<kind>/<name>`). It replaces the random choice of kube-scheduler.
         """
         if len(tied_nodes) == 1:
             return tied_nodes[0]
@@ -321,7 +321,7 @@ class SchedulingSession:
         return rejection_text
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
-        """Decide a DaemonSet's pod for its only possible node."""
+        """Place a DaemonSet's pod on its only possible node, or return why not there."""
         self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
@@ -339,11 +339,11 @@ class SchedulingSession:
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
             is_certain = not self._uncertain_nodes & 1 << node_index
-            return preemption_verdict or PodVerdict("", is_certain, 0, reason, (rejection,))
+            return preemption_verdict or PodVerdict("", is_certain, 0, reason=reason, rejections=(rejection,))
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
-        return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, 1), scheduler)
+        return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, feasible_nodes=1), scheduler)
 
     def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node: it evicts others, or is Pending. Failures are cached for
@@ -358,7 +358,7 @@ class SchedulingSession:
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._add_doubt(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
+        verdict = self._add_doubt(PodVerdict("", is_certain, 0, reason=reason, rejections=reasons), scheduler)
         if not pod.spec.has_own_claims:  # else the next pod of the spec may have other nodes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
@@ -380,22 +380,20 @@ class SchedulingSession:
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
         """Evict pods of lower priority for one without a feasible node, and start it there. Return its verdict: Pending
-        while its victims terminate slowly, Failed if kubelet rejects it (without evictions), None if none helps.
+        while victims terminate slowly, Failed if kubelet rejects it (without evictions), None if no eviction helps.
         """
         if not self._can_evict(pod.spec):
             return None
         budgets = self.cluster.budgets
-        budget_allowances = compute_eviction_allowances(
-            budgets, self._expected_counts or [0] * len(budgets), self.cache
-        )
+        allowances = compute_eviction_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
         tie_break = partial(self._select_tied_node, pod)
-        choice = select_victims(scheduler, rejections, self._pods_by_node, budget_allowances, tie_break)
+        choice = select_victims(scheduler, rejections, self._pods_by_node, allowances, tie_break)
         if choice is None:
             return None
         is_certain = (
             choice.is_certain
             and self._is_certain(scheduler, scheduler.facts.mask)
-            and not self._is_doubtful(scheduler, 0)
+            and not self._is_doubtful(scheduler, feasible_nodes=0)
         )
         if not is_certain:
             for node in choice.considered_nodes:
@@ -408,10 +406,10 @@ class SchedulingSession:
                 del self._pods_by_node[choice.node][victim.identity]  # evicted only once
                 self._slow_evictions.append((PreemptionVictim(victim, preemptor, is_certain), choice.node))
             self.cache.version += 1  # earlier schedulers and failures do not know the reservation
-            return PodVerdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
+            return PodVerdict("", is_certain, feasible_nodes=0, reason="waits for the end of the pods evicted for it.")
         for victim in choice.victims:
             self.remove_pod(victim)
-        name = self._names[choice.node]
+        node_name = self._names[choice.node]
         rejection_text = self._start_pod(self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod)
         if rejection_text:
             # Victims and preemptors would evict each other forever, so no eviction is reported.
@@ -419,9 +417,9 @@ class SchedulingSession:
                 self.cache.place(self.cache.get_group(victim.spec), choice.node)
                 self._register_pod(victim, choice.node)
             self.assign_numa_cells()
-            return _build_started_verdict(name, rejection_text, is_certain, 0)
+            return _build_started_verdict(node_name, rejection_text, is_certain, feasible_nodes=0)
         self.evictions += [PreemptionVictim(victim, preemptor, is_certain) for victim in choice.victims]
-        return PodVerdict(name, is_certain, 0, victims=choice.victims)
+        return PodVerdict(node_name, is_certain, feasible_nodes=0, victims=choice.victims)
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Release and return the node reserved for a pod waiting for its victims; None if it has none."""

@@ -142,7 +142,7 @@ class _PodReplacement(Struct, frozen=True):
             waiting_numbers = state.list_unscheduled()
             for number in waiting_numbers:  # try again, as old pods were deleted
                 self._place_pod(number)
-            added = sum(bool(state.new_verdicts[number].node) for number in waiting_numbers)
+            added_count = sum(bool(state.new_verdicts[number].node) for number in waiting_numbers)
             # Create the next new pods within max surge and quotas.
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
@@ -151,18 +151,18 @@ class _PodReplacement(Struct, frozen=True):
                     state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                     break
                 next_numbers.pop(0)
-                added += 1
+                added_count += 1
             # Delete old pods without readiness within max unavailable.
             stuck_pods = [pod for pod in state.remaining_pods if pod.is_stuck]
             removed_pods = sort_for_removal(stuck_pods)[: self._count_removable_pods()]
             for pod in removed_pods:
                 self._remove_pod(pod)
-            removed = len(removed_pods) + self._remove_surplus()
+            removed_count = len(removed_pods) + self._remove_surplus()
             # Delete unschedulable pods within max unavailable.
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
-                removed += 1
-            if not added and not removed:
+                removed_count += 1
+            if not added_count and not removed_count:
                 state.is_blocked = True
                 return
 
@@ -284,7 +284,7 @@ class TemplateRollout:
         )
 
     def start(self) -> None:
-        """Scale the ReplicaSets of former templates, delete their pods beyond max unavailable, and retry the others."""
+        """Scale the ReplicaSets of former templates, delete their pods within max unavailable, place Pending ones."""
         progress = self._progress
         # Numbers of pods counted by quotas already.
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
@@ -352,7 +352,7 @@ class TemplateRollout:
             stuck_numbers=frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck),
             is_template_stuck=progress.is_template_stuck,
         )
-        # Pods placed in this prediction have no earlier node.
+        # Earlier nodes by number: pods placed in this prediction have none.
         old_nodes = {
             pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
         }
@@ -383,10 +383,10 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Return all verdicts of new pods by final number, and request the pods of this rollout under these numbers. A
-        new pod gets a number of its own if the old pod with its number remains.
+        """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`. A new
+        pod gets a number of its own if the old pod with its number remains.
         """
-        progress, first = self._progress, self._progress.workload.first_ordinal
+        progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
         replaced_numbers = old_nodes.keys() | pending_pods.keys()
@@ -398,7 +398,7 @@ class TemplateRollout:
             trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
             new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger)
             if number in kept_numbers:  # the old pod remains
-                new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first, 1)[0], trigger=trigger)
+                new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:
                 new_pod = replace(pending_pods[number], former_spec=None)
@@ -477,7 +477,7 @@ class DaemonRollout:
         self._progress.rejection = self._workload.admission_error
 
     def _replace_with_surge(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
-        """Create successors first, until `maximum` of them wait; delete old pods once theirs run."""
+        """Create successors while fewer than `maximum` (maxSurge) wait; delete each old pod once its successor runs."""
         updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}
         for pod in outdated_pods:
             if pod.node in updated_nodes or pod.node not in self._permitted_nodes:  # no successor is needed

@@ -108,11 +108,11 @@ class TopologyCounts:
         self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
-        self.affinity = [self._create_counter(term) for term in spec.affinity]
+        self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
         # Pods selected by all terms of required affinity, counted once per term.
         self._affinity_matches = 0
-        self.matches_itself = bool(spec.affinity) and all(cache.is_selected(t, group) for t in spec.affinity)
-        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]
+        self.matches_itself = bool(spec.affinity) and all(cache.is_selected(term, group) for term in spec.affinity)
+        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by its term alone
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
@@ -161,8 +161,8 @@ class TopologyCounts:
     def _count_affinity_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
         cache, group, spec = self.cache, self.group, self.incoming_spec
-        tally_by_key: dict[str, DomainCounter] = {}
-        points_by_key: dict[str, DomainCounter] = {}
+        tally_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
+        points_by_key: dict[str, DomainCounter] = {}  # preferences, by topology key
         for existing_group in cache.find_term_groups(group):
             for term in self._select_own_terms(existing_group.spec.anti_affinity):
                 _count_group(existing_group, self._get_counter(tally_by_key, term), 1)
@@ -222,24 +222,24 @@ class TopologyCounts:
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
-        """Return whether each node counts for a constraint, and the domains of these nodes; cached by all it reads."""
+        """Return whether each node counts for a constraint, and the domains of the nodes counted, from a cache."""
         spec, cache = self.group.spec, self.cache
         # Points over hostname are about each node alone, so every node counts.
-        counts_nodes = not constraint.is_hard and constraint.topology_key == HOSTNAME
+        is_per_node = not constraint.is_hard and constraint.topology_key == HOSTNAME
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
         tolerations = spec.tolerations if constraint.honor_taints else None
-        key = (constraint.topology_key, required_keys, counts_nodes, affinity, tolerations)
+        key = (constraint.topology_key, required_keys, is_per_node, affinity, tolerations)  # all facts read here
         found = cache.eligible_nodes.get(key)
         if found is None:
             topology = cache.get_topology(constraint.topology_key)
-            domain_by_node = topology.node_domains if counts_nodes else topology.domain_by_node
+            domain_by_node = topology.node_domains if is_per_node else topology.domain_by_node
             eligible_nodes = [
-                counts_nodes
+                is_per_node
                 or (all(name in node.labels for name in required_keys) and _is_node_eligible(constraint, spec, node))
                 for node in cache.nodes
             ]
-            domains = frozenset([d for d, counted in zip(domain_by_node, eligible_nodes, strict=True) if counted])
-            found = cache.eligible_nodes[key] = (eligible_nodes, domains - {-1})  # -1: no domain
+            domains = {domain for domain, counts in zip(domain_by_node, eligible_nodes, strict=True) if counts}
+            found = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
         return found
 
     def has_spread_score(self, node: int) -> bool:
@@ -264,8 +264,8 @@ class TopologyCounts:
         return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of any group added to a node (sign 1) or removed from it (sign -1), as read by filters: counters
-        of scores are unchanged.
+        """Count a pod of the group `other` added to a node (sign 1) or removed from it (sign -1), for filters only: the
+        counters of scores are unchanged.
         """
         cache, spec = self.cache, other.spec
         if all(cache.is_selected(term, other) for term in self.incoming_spec.affinity):

@@ -178,7 +178,7 @@ class VolumeBinder:
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
-        """Return why a node (position) has and provisions no separate volume for each claim, "" if it does."""
+        """Return why a node (by position) cannot give each claim a volume of its own, free or new; "" if it can."""
         chosen_names: set[str] = set()
         for claim in claims:
             # The smallest free volume for a claim on a node (position), except the chosen ones.

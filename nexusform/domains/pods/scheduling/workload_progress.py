@@ -168,8 +168,8 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Take the pods added by scaling to ReplicaSets of former templates from `pods_to_place` of a Deployment, and
-    return their specs by number. The growth of the current ReplicaSet stays there, if the Deployment is paused.
+    """Move pods added by scaling to ReplicaSets of former templates out of `pods_to_place` of a Deployment; return
+    their specs by number. If it is paused, add the new pods of its current ReplicaSet to `pods_to_place`.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
@@ -188,21 +188,21 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     if not (progress.kept_pods or has_pending_current_pod) and len({pod.spec.template for pod in former_pods}) == 1:
         progress.pods_to_place = retried_pods
         return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
-    specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
+    former_specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
     used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
     used_numbers += [pod.number for pod in progress.pods_to_place]
     if not workload.is_paused:
         current_growth = 0  # the rollout creates the pods of the current template
-    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(specs) + current_growth)
+    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(former_specs) + current_growth)
     # The former templates use the numbers of new pods first, then spare ones.
-    numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(specs)]
-    current_new_pods = new_pods[len(specs) :]
+    numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(former_specs)]
+    current_new_pods = new_pods[len(former_specs) :]
     progress.pods_to_place = [*retried_pods, *current_new_pods]
     missing_count = max(0, current_growth - len(current_new_pods))
-    used_spare_count = max(0, len(specs) - len(new_pods))
+    used_spare_count = max(0, len(former_specs) - len(new_pods))
     further_numbers = spare_numbers[used_spare_count:][:missing_count]
     progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
-    return dict(zip(numbers, specs, strict=True))
+    return dict(zip(numbers, former_specs, strict=True))
 
 
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:

@@ -132,6 +132,7 @@ def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> 
 
 
 def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
+    """Return one warning about the kinds without an object in the files (`kinds`); empty without such kinds."""
     if not kinds:
         return []
     kinds_text = " and no ".join(kinds)

@@ -108,9 +108,9 @@ class CellSplits:
         return tuple(cells)
 
     def sample_cells(self, text: str, list_names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in the split with the lowest digest; None without a split. `text` is the start
-        of the digested text. `list_names` returns the names of the VMs, in the order of `shares`; it is called only if
-        there are too many splits to enumerate.
+        """Return the cells of each share in the split with the lowest digest; None without a split, or if none is
+        found. `text` is the start of the digested text. `list_names` returns the names of the VMs, in the order of
+        `shares`; it is called only if there are too many splits to enumerate.
         """
         if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
             names = list_names()
@@ -143,7 +143,7 @@ class CellSplits:
         )
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in one assignment with this result, one of `legal_splits`."""
+        """Return the cells of each share in one assignment with the result `split` (one of `legal_splits`)."""
         steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]

@@ -63,9 +63,7 @@ def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
     """
     times: list[int] = []
     for taint in select_taints(node, NO_EXECUTE):
-        toleration = next(
-            (candidate for candidate in pod.tolerations if is_matching_toleration(candidate, taint)), None
-        )
+        toleration = next((item for item in pod.tolerations if is_matching_toleration(item, taint)), None)
         if toleration is None:
             return 0  # evicted at once
         if toleration.seconds is not None:
