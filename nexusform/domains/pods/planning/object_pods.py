@@ -112,7 +112,8 @@ class ObjectPods(Struct):
     their records; `prior_templates` are template hashes by workload. `workloads` and `manifests` are those of
     the last call, `values` is the returned value, `outcomes` has the outcome of each pod (by workload and
     number), `displacements` those of pods evicted for other objects. `has_uncreated`: some pods do not
-    exist (see WorkloadForecast); `rejections` are pods rejected permanently.
+    exist, `has_rejected_pods`: some of them on any number of nodes (see WorkloadForecast); `rejections` are pods
+    rejected permanently.
     """
 
     prior_pods: dict[str, dict[str, ExistingPod]] = field(default_factory=dict)
@@ -127,6 +128,7 @@ class ObjectPods(Struct):
     warnings: tuple[WorkloadWarning, ...] = ()
     overrides_changed: bool = False
     has_uncreated: bool = False
+    has_rejected_pods: bool = False
     rejections: tuple[RejectedPods, ...] = ()
     inputs: PredictionInput | None = None
 
@@ -220,6 +222,7 @@ class ObjectPods(Struct):
         """Record the pods not created, by the forecasts of workloads."""
         own_forecasts = [forecasts[workload.key] for workload in self.workloads]
         self.has_uncreated = any(item.uncreated for item in own_forecasts)
+        self.has_rejected_pods = any(item.has_rejected_pods for item in own_forecasts)
         self.rejections = tuple(
             RejectedPods(item.workload, item.uncreated, item.rejection)
             for item in own_forecasts

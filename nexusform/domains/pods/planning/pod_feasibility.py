@@ -119,7 +119,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         replicas_max=running,
         is_certain=is_certain,
     )
-    if pods.has_uncreated(address, cluster.id) or not _can_run(workloads, waiting_keys, inputs, cluster):
+    if pods.has_rejected_pods(address, cluster.id) or not _can_run(workloads, waiting_keys, inputs, cluster):
         return infeasible  # no number of additional nodes helps
     own_keys = {workload.key for workload in workloads}
     return _try_more_nodes(infeasible, inputs, cluster, own_keys, capacity.waiting_pods)
@@ -193,7 +193,7 @@ def find_candidate_feasibility(
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
     inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
-    is_rejected = any(prediction.forecasts[key].uncreated for key in keys)  # see WorkloadForecast
+    is_rejected = any(prediction.forecasts[key].has_rejected_pods for key in keys)
     waiting_keys = {item.workload for item in waiting_outcomes}
     reason = _find_main_reason(waiting_outcomes)
     infeasible = ObjectFeasibility(

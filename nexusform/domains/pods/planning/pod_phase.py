@@ -483,9 +483,9 @@ class PodPhase(PodsByCluster):
         """Return the outcomes of an object's pods on a cluster."""
         return list(self._object_pods.get((address, cluster_id), ObjectPods()).list_all_outcomes())
 
-    def has_uncreated(self, address: str, cluster_id: str) -> bool:
-        """Return whether pods of an object on a cluster are not created (`uncreated` of WorkloadForecast)."""
-        return self._object_pods.get((address, cluster_id), ObjectPods()).has_uncreated
+    def has_rejected_pods(self, address: str, cluster_id: str) -> bool:
+        """Return whether a quota or the admission rejects pods of an object on a cluster."""
+        return self._object_pods.get((address, cluster_id), ObjectPods()).has_rejected_pods
 
     def is_cluster_certain(self, cluster_id: str) -> bool:
         """Return whether every outcome of a pod on a cluster is certain."""

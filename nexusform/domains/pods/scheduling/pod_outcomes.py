@@ -124,7 +124,8 @@ class PlaceablePodRange(Struct, frozen=True):
 class WorkloadForecast(Struct, frozen=True):
     """Workload after the prediction: requested pods, and running pods by machine and rack. Counts omit nodes
     with unknown machine or rack. `is_blocked`: a rolling update cannot continue. `uncreated` pods do not
-    exist: rejected by a quota or on admission, or behind another pod of an ordered set; `rejection` is the reason.
+    exist: rejected by a quota or on admission, or (`deferred`) behind another pod of an ordered set; `rejection` is
+    the reason.
     """
 
     workload: Workload
@@ -134,7 +135,13 @@ class WorkloadForecast(Struct, frozen=True):
     per_rack: Mapping[str, int]
     is_blocked: bool = False
     uncreated: int = 0
+    deferred: int = 0
     rejection: str = ""
+
+    @property
+    def has_rejected_pods(self) -> bool:
+        """Whether a quota or the admission rejects pods, on any number of nodes."""
+        return self.uncreated > self.deferred
 
 
 class PodsPrediction(Struct, frozen=True):

@@ -577,4 +577,5 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
     if deferred_pods:
         progress.uncreated += len(deferred_pods)
+        progress.deferred = len(deferred_pods)
         progress.rejection = progress.rejection or f"{progress.workload.format_pod_name(first_blocked)} must run first"

@@ -65,6 +65,7 @@ class WorkloadProgress(Struct):
     is_blocked: bool = False
     is_template_stuck: bool = False
     uncreated: int = 0
+    deferred: int = 0
     rejection: str = ""
 
     @property
@@ -227,6 +228,7 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
         per_rack=pod_outcomes.count_occurrences(node.rack for node in used_nodes),
         is_blocked=progress.is_blocked,
         uncreated=progress.uncreated,
+        deferred=progress.deferred,
         rejection=progress.rejection,
     )
 

@@ -72,10 +72,17 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """Plan a placement of a Deployment; return the exit code, the text, and the feasibility."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*flags: str, replicas: int, cpu: int = 4, clusters: str = '"west"', machines: int = 3) -> Answer:
+    def run(
+        *flags: str,
+        replicas: int,
+        cpu: int = 4,
+        clusters: str = '"west"',
+        machines: int = 3,
+        build: Callable[[str, int, int], str] = build_deployment,
+    ) -> Answer:
         text = SITE.replace("CLUSTERS", clusters).replace("MACHINES", str(machines))
         Path("main.nf.hcl").write_text(text)
-        Path("payments.yaml").write_text(build_deployment("payments", replicas, cpu))
+        Path("payments.yaml").write_text(build("payments", replicas, cpu))
         capsys.readouterr()
         code = run_command_line(["plan", "-report=json:plan.json", *flags])
         printed = capsys.readouterr()
@@ -92,6 +99,19 @@ def test_fitting_pods_run_and_maximum_is_named(plan: Callable[..., Answer]) -> N
     maximum = row["replicas_max"]
     assert plan(replicas=maximum)[2][0]["result"] == "runs"
     assert plan(replicas=maximum + 1)[2][0]["result"] == "runs_after"
+
+
+def test_pods_created_one_after_another_need_as_many_nodes(plan: Callable[..., Answer]) -> None:
+    maximum = plan(replicas=2)[2][0]["replicas_max"]
+    (deployment,) = plan(replicas=maximum + 2)[2]
+    (stateful_set,) = plan(replicas=maximum + 2, build=build_stateful_set)[2]
+    assert deployment["result"] == stateful_set["result"] == "runs_after"
+    assert deployment["missing_nodes"] == stateful_set["missing_nodes"]
+
+
+def build_stateful_set(name: str, replicas: int, cpu: int) -> str:
+    text = build_deployment(name, replicas, cpu).replace("kind: Deployment", "kind: StatefulSet")
+    return text.replace("spec:\n", "spec:\n  serviceName: s\n", 1)
 
 
 @pytest.mark.parametrize("replicas", [9, 14])
