@@ -294,8 +294,8 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Keep a known location of a new object; without one set the only site's. Else remove it, and report it if the
-        inventory has locations.
+        """Keep a known location of a new object; if it has none, set the location of the only site. Remove any other,
+        and report the object if the inventory has locations.
         """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:

@@ -206,7 +206,7 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
         else:
             return IPv4Network(text.strip(), strict=False).num_addresses
     except (AddressValueError, NetmaskValueError, ValueError):
-        pass
+        pass  # reported below
     detail = f'"{text[:60]}" is not a prefix such as 10.0.0.0/24: its addresses are not counted.'
     item.report(field, _INVALID, detail, Severity.WARNING)
     return None

@@ -296,14 +296,14 @@ def _build_cluster_update(
 def _build_pool_change(
     pool: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Return a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
+    """Yield a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
     properties = build_pool_properties(after)
     action = pool.action
     changed: dict[str, Any] = {}
     if action is ResourceAction.UPDATE:
         old_properties = build_pool_properties(before)
         changed = {name: value for name, value in properties.items() if old_properties.get(name) != value}
-        dropped = old_properties.keys() - properties.keys()
+        dropped = old_properties.keys() - properties.keys()  # an update cannot remove properties
         updated = _build_block_update(replace(pool, update_properties=changed), before, after)
         if not (updated.update_properties or updated.update_tags or dropped):
             return  # it is unchanged

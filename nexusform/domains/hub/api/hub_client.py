@@ -361,7 +361,7 @@ class HubClient:
                     has_new_credentials = True
                     self._refresh_credentials(client)
                     continue
-                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # these share one limit
+                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # dry runs share one limit
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
                     deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
                 is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)

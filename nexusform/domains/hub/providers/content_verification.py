@@ -309,8 +309,8 @@ def find_wrong_objects(
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
-    """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
-    the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others, kept by a step.
+    """Return how the objects of a resource snapshot differ from the planned ones; "" without a difference,
+    or for a snapshot deleted by the hub. `snapshots`: all of the placement. `kept_titles`: kept foreign objects.
     """
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)

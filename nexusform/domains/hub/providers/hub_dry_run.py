@@ -511,7 +511,7 @@ def find_affected_placements(
     if obstacles:
         detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
         yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
-    index: dict[tuple[str, str, str, str], list[Body]] = {}
+    index: dict[tuple[str, str, str, str], list[Body]] = {}  # placements by group, kind, namespace and name
     for placement in placements:
         if _get_key(placement) in planned_placements:
             continue  # the plan predicts it

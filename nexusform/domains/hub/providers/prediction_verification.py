@@ -133,7 +133,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
         if members:
             figures = read_figures(members, parse_time(str(dump.get("read_at"))))
             if is_heartbeat_age_unknown(dump):
-                figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
+                figures = {name: {**member, "health": UNKNOWN_HEALTH} for name, member in figures.items()}
             figures_by_server[str(dump.get("server"))] = figures
     return figures_by_server
 
@@ -188,7 +188,7 @@ class PredictionVerifier(Struct, frozen=True):
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
-            if cluster in self.open_clusters or not is_correct:
+            if cluster in self.open_clusters or not is_correct:  # a decision without alternative counts if wrong
                 pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
                 predictions.append(

@@ -257,7 +257,7 @@ class HubStepWriter(Struct, frozen=True):
         return results
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
-        """Raise ProviderProblem for a missing member, or for an existing object that may not be overwritten."""
+        """Raise ProviderProblem for a missing member, or an object not to overwrite. `is_managed`: it is in state."""
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))
