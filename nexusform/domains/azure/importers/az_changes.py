@@ -374,7 +374,7 @@ class _ChangedSite:
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._is_initial_pool(change, key)  # the other initial pools stay
+        self._is_initial_pool(change, key)  # for its effect: lists the initial pools, the others stay
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()

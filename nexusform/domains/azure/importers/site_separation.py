@@ -85,7 +85,7 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
 def _assign_resources_to_only_site(
     unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
 ) -> None:
-    """Assign resources without a site to the only one; with several sites, skip and report them."""
+    """Assign resources without a site to the only one (`default` if none); with several sites, skip and report them."""
     if len(sites) <= 1:
         site_name = next(iter(sites), default)
         for kind, item in unassigned:

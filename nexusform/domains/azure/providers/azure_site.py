@@ -172,7 +172,7 @@ class AzureSiteProvider(ObservedSites):
             return
         group = self._find_resource_group(request, missing_ok=True)
         if group:  # else it was never created
-            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion has neither
+            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion needs neither
             self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:

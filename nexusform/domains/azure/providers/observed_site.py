@@ -79,8 +79,8 @@ class ObservedSites(FixedIdentity):
         identity: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem unless the
-        unlisted objects do not exist. `identity` are subscription and location.
+        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem if an
+        unlisted object exists. `identity` are subscription and location.
         """
         self.name = name
         self.source = source
@@ -93,7 +93,7 @@ class ObservedSites(FixedIdentity):
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()
-        self._separate_pools: set[str] = set()  # a site lists every pool in its cluster; these are separate resources
+        self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 

@@ -115,7 +115,7 @@ class _SiteReplayer:
         self.unjudged: Counter[str] = Counter()
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
-        """Process the batches in order."""
+        """Score and place the batches in order; place a skipped one without a score."""
         for batch in batches:
             if batch.skip_reason:
                 self.unjudged[batch.skip_reason] += len(batch.vms)

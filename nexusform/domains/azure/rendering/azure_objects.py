@@ -419,7 +419,7 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a VM: its sizes take precedence over the azure block, and this over inputs."""
+    """Build the body of a VM: its sizes take precedence over the azure block, the block over inputs."""
     targets = "Azure ids of the targets of placement hints, by their id here."
     hints = build_placement_hints(attributes, partial(UserInput, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}

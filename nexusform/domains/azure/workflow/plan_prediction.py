@@ -183,9 +183,9 @@ def _build_predicted_project(
     # The temporary directory is trusted; confined files were read before.
     project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
     problems += project_problems
-    by_key = _index_references_by_arm_id(changed_sites)
+    by_arm_id = _index_references_by_arm_id(changed_sites)
     replaces = tuple(
-        str(comparison.addresses[by_key[key]]) for key in sorted(changed_items.recreated_ids) if key in by_key
+        str(comparison.addresses[by_arm_id[key]]) for key in sorted(changed_items.recreated_ids) if key in by_arm_id
     )
     return PlanPredictionInput(project, replaces, len(changes), tuple(problems))
 

@@ -269,7 +269,7 @@ class _Reconciler:
     def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Return the verdicts of separation rules on observed VMs, or the errors preventing them except for capacity."""
+        """Return the verdicts of separation rules on observed VMs, or errors preventing them except for capacity."""
         request = replace(
             build_base_request(self.run.project, self.run.stored),
             refreshed_objects={

@@ -161,7 +161,7 @@ class ContentVerifier:
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
-        """Return the result with the clusters of a completed run with other objects after overrides."""
+        """Add the clusters of a completed run with other objects than planned after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
             return verification  # no overrides are planned
@@ -184,7 +184,7 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str] | None = None,
     ) -> VerificationResult:
-        """Add missing Works and clusters with unplanned objects in Works; the step's own placement by default."""
+        """Add missing Works and clusters with unplanned objects in Works. `placement`: (namespace, name), else own."""
         works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):

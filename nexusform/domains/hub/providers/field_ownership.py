@@ -262,7 +262,7 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> Body:
-    """Return the part of a spec at these paths."""
+    """Return the part of a spec at the `paths` of its body."""
     parts: dict[str, Any] = {}
     for path in paths:
         if path[1:]:  # below the spec

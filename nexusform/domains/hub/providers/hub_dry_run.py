@@ -436,7 +436,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
-    """Yield the findings: skipped validations combined in one of this severity, and none deferred to the apply."""
+    """Yield the findings: skipped validations combined in one of `severity`, deferred ones (in the verdict) omitted."""
     skipped_numbers: dict[int, None] = {}
     causes: dict[str, None] = {}
     for number, problem in findings:

@@ -98,7 +98,7 @@ class HubReadFindings(Struct, frozen=True):
     missing: set[str] = field(default_factory=set)
 
     def merge_later_findings(self, later: HubReadFindings, addresses: Collection[str]) -> HubReadFindings:
-        """Return these findings, with those about `addresses` replaced by a later read's."""
+        """Return the findings, with the ones about `addresses` replaced by `later` ones of a later read."""
         return HubReadFindings(
             _remove_addresses(self.pending, addresses) | later.pending,
             _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,

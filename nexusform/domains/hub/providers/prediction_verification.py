@@ -76,8 +76,8 @@ class VerificationResult(Struct, frozen=True):
     not_verified: str = ""
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
-        """Return the result with clusters at a resource snapshot with other objects than predicted. Right ones
-        do not count, since no decision was open.
+        """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
+        with right content do not count, since no decision was open.
         """
         predicted, observed = f"at resource snapshot {index}", "there with other content"
         added = [

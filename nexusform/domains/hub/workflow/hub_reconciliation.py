@@ -74,7 +74,7 @@ class HubReconciliation(Struct, frozen=True):
 
 
 def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> HubReconciliation:
-    """Compare the placements, evaluate the separation rules on the observed ones, and write these to the state."""
+    """Compare the placements, evaluate separation rules on the observed ones, and write the latter to the state."""
     opened = open_project(location)
     if opened.project is None:
         return HubReconciliation(diagnostics=opened.diagnostics, sources=opened.sources)
