@@ -292,7 +292,7 @@ def import_site(
     new_problems, sources = _write_imported_state(location, site_import, locking, notices)
     problems += new_problems
     if has_errors(new_problems):
-        Path(path).unlink()  # nothing was imported
+        Path(path).unlink()  # a failed import leaves no file
     return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
 
 

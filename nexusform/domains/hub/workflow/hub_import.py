@@ -116,7 +116,7 @@ def import_hub(
                 problems += _write_state(run, imported)
         problems += run.diagnostics
     if has_errors(problems):
-        Path(path).unlink()  # nothing was imported
+        Path(path).unlink()  # a failed import leaves no file
     return ImportResult(tuple(lines), len(imported), tuple(problems), opened.sources)
 
 
