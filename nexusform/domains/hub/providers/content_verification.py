@@ -327,8 +327,8 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a run: its end, the clusters of a stopping run, and the place of each
-    cluster in the order of its stage.
+    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place
+    of each cluster in the order of its stage. `note`: the predicted end, updated clusters and stages.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):

@@ -104,8 +104,8 @@ class HubDryRun:
                 )
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        invalid: list[tuple[int, ChangeRequest]] = []
-        partly_known: list[int] = []
+        invalid: list[tuple[int, ChangeRequest]] = []  # with errors, or dependent on one
+        partly_known: list[int] = []  # numbers of changes with unknown values
         sent_objects: dict[int, Sequence[HubObject]] = {}
         for number in numbers:
             request = requests[number]

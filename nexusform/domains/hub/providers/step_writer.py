@@ -204,7 +204,7 @@ class HubStepWriter(Struct, frozen=True):
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(written=())
         self._wait_until_schedulable(hub_objects[0])
-        former_count, placement_name = 0, ""
+        former_count, placement_name = 0, ""  # of an eviction: picked clusters before it, and the placement
         if self._type_name == EVICTION_TYPE:
             placement_name = _get_placement(hub_objects[0])
             placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", placement_name)
