@@ -267,10 +267,10 @@ def resolve_vm_placements(
     loads: dict[str, AzVmSize] = {}  # used capacity by machine, for a warning
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    known_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
-    sizes = [hardware for hardware in known_hardware if hardware is not None]
+    all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())  # None: unknown
+    known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
-    largest = max(sizes, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
+    largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:

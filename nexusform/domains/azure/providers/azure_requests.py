@@ -448,7 +448,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     properties = get_mapping(observed, "properties")
     if change.verb is ArmOperation.DELETE:
         if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
-            return _ChangeStatus.DONE
+            return _ChangeStatus.DONE  # gone, or re-created already (`skip_if`)
         return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)

@@ -107,7 +107,7 @@ class _SiteReplayer:
         self.site = site
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
-        self.numbers: Counter[tuple[str, str]] = Counter()
+        self.numbers: Counter[tuple[str, str]] = Counter()  # placed VMs by cluster and pool
         self.hits = 0
         self.sure = 0
         self.chance = 0.0
@@ -153,7 +153,7 @@ class _SiteReplayer:
                 self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
             else:
                 self.hits += 1
-                self.sure += certain_machine is not None
+                self.sure += certain_machine is not None  # preferred for every split of NUMA cells
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:

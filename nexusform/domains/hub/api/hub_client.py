@@ -358,7 +358,7 @@ class HubClient:
                 return self._send_request(client, request)
             except ApiError as api_error:
                 if api_error.kind is ApiErrorKind.UNAUTHENTICATED and not has_new_credentials:
-                    has_new_credentials = True
+                    has_new_credentials = True  # renewed once; a second rejection is raised
                     self._refresh_credentials(client)
                     continue
                 if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # dry runs share one limit

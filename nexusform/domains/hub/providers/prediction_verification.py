@@ -177,11 +177,11 @@ class PredictionVerifier(Struct, frozen=True):
         compared_clusters = set(predicted)
         changes: list[tuple[str, str]] = []
         is_certain = False
-        if self.plan_figures is not None:
+        if self.plan_figures is not None:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
             changes = list(_find_changes(self.plan_figures, self.current_figures))
             healths = {figures.get("health") for figures in self.plan_figures.values()}
-            is_certain = not changes and UNKNOWN_HEALTH not in healths
+            is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
         for cluster in sorted(compared_clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = _PICK_SUBJECTS[was_picked]
