@@ -123,7 +123,7 @@ def _build_problem(path: Path, detail: str) -> Problem:
 
 
 def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
-    """Build the kubelet of these blocks; later ones override earlier ones."""
+    """Build the kubelet configuration of blocks; set and known values of later ones override earlier ones."""
     values: dict[str, Any] = {}
     extended_resources: dict[str, tuple[int, ...]] = {}
     for block in blocks:

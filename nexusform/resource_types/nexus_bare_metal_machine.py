@@ -217,8 +217,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return []  # unknown in this plan
     rack = inventory.racks.get(inventory.addresses_by_name.get(("rack", "", rack_id), ""))
     if rack is None:
-        known = [known_rack.id for known_rack in inventory.racks.values()]
-        return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
+        rack_ids = [known_rack.id for known_rack in inventory.racks.values()]
+        return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, rack_ids, "nexus_rack.NAME.id")]
     machine = build_rack_machine(attributes, rack)
     if machine is None:
         return []  # reported by the check

@@ -167,7 +167,7 @@ def list_pools(attributes: Mapping[str, Any]) -> list[str]:
 def compute_demand(
     attributes: Mapping[str, Any], context: ResourceContext, _address: Address
 ) -> tuple[VmDemand | None, list[Problem]]:
-    """Return the control plane, then the pools in source order."""
+    """Return the demand of the control plane, then of the pools in source order; None with problems."""
     cluster = str(attributes["name"])
     problems: list[Problem] = []
     demands: list[PoolDemand] = []

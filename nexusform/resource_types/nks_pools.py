@@ -151,7 +151,7 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
 
 
 def check_pool_name(name: str, path: Path) -> list[Problem]:
-    """Return the problems of a pool name, which is part of its node names (`<cluster>-<pool>-1`)."""
+    """Return the problems of a pool name; the names of its nodes contain it (`<cluster>-<pool>-1`)."""
     # Azure has pools with capitals: the kubelet converts them to lower case when a node registers.
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
@@ -272,7 +272,7 @@ def add_node_labels(
     nodes: Mapping[str, Mapping[str, Any]], pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return nodes as read by expressions. `pools` are the arguments of the pools by name, `cluster` those of
-    the cluster (empty for a separate pool, which does not know them).
+    the cluster (empty for a separate pool: it does not know them).
     """
     displayed_nodes: dict[str, Any] = {name: {**node, "labels": {}} for name, node in nodes.items()}
     for vm in list_existing_vms({"nodes": nodes}):

@@ -182,9 +182,9 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
         detail = "A body is an object such as { properties = { networkConfiguration = { ... } } }."
         yield Problem(body_path, "invalid-azure-body", detail)
         return
-    known = get_known_blocks(body, "properties")
+    known_properties = get_known_blocks(body, "properties")
     names: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
-    names += [("properties", name) for name in sorted(argument_properties) if name in known]
+    names += [("properties", name) for name in sorted(argument_properties) if name in known_properties]
     for property_path in names:
         detail = f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from the body."
         yield Problem((*body_path, *property_path), "invalid-azure-body", detail)

@@ -60,7 +60,7 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
 
 
 def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N]]) -> set[N]:
-    """Find these nodes and all reachable ones; `list_neighbours` returns the targets of a node's edges."""
+    """Find the `start` nodes and all reachable ones; `list_neighbours` returns the targets of a node's edges."""
     visited: set[N] = set()
     stack = list(start)
     while stack:

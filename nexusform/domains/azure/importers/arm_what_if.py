@@ -145,7 +145,7 @@ class _WhatIfChangeReader:
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
     def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add the change of one Operator Nexus resource, `unchanged` with action and body; report an unusable one."""
+        """Add a change: `unchanged` (so far without action and body) with both. Report an unusable one instead."""
         title = unchanged.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
@@ -171,8 +171,8 @@ class _WhatIfChangeReader:
             body = {name: after[name] for name in _BODY_FIELDS if name in after}
         expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
         unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
-        known = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
-        self._changes.append(replace(unchanged, action=action, body=known, unknown=unknown))
+        known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
+        self._changes.append(replace(unchanged, action=action, body=known_body, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""

@@ -198,7 +198,7 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Build warnings about other missing kinds, none for a planned site. `numbers_nodes`: creation times matter."""
+    """Warn of uncaptured workloads, pools, nodes and (`numbers_nodes`) their creation times, not for a planned site."""
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():

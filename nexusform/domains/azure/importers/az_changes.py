@@ -294,8 +294,8 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Keep a known location of a new object; without one set the only site's. Else remove it, and report it if the
-        inventory has locations.
+        """Keep a known location of a new object; if it has none, set the location of the only site. Remove any other,
+        and report the object if the inventory has locations.
         """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
@@ -374,7 +374,7 @@ class _ChangedSite:
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._is_initial_pool(change, key)  # the other initial pools stay
+        self._is_initial_pool(change, key)  # for its effect: lists the initial pools, the others stay
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()

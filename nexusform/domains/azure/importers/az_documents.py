@@ -69,7 +69,7 @@ class AzResources(Struct, frozen=True):
 def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
     """Read every resource of an export, and the completeness of each kind; add findings about unreadable files."""
     by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
-    export_times: list[tuple[str, Any]] = []
+    export_times: list[tuple[str, Any]] = []  # file and time
     unreadable_kinds: set[str] = set()
     listed_kinds: set[str] = set()
     incomplete_kinds: set[str] = set()
@@ -92,15 +92,15 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
             has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
             if kind != ANY:
                 unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
-                kinds.add(kind)
+                kinds.add(kind)  # the list of a kind may be empty
             if any(finding.id == INCOMPLETE for finding in new_findings):
                 incomplete_kinds |= kinds
-                if not kinds.isdisjoint(_BASE_KINDS):  # everything else depends on these
+                if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
                     findings[finding_count:] = [
                         replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
                         for finding in new_findings
                     ]
-            elif is_resource_list(data):
+            elif is_resource_list(data):  # a single resource does not make its kind complete
                 listed_kinds |= kinds
     sorter.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(by_kind, listed_kinds)

@@ -373,7 +373,7 @@ class _SiteImport:
             "id": vm_id,
             "site_id": self.name,
             "name": vm.name,
-            "cpu_cores": max(vm.shape.cpu_cores, 2),  # these are the minima of the arguments
+            "cpu_cores": max(vm.shape.cpu_cores, 2),  # 2, 1 and 1 are the minima of the arguments
             "memory_gib": max(vm.shape.memory_gib, 1),
             "disk_gib": vm.shape.disk_gib,
             "numa_cells": max(vm.shape.numa_cells, 1),
@@ -437,7 +437,7 @@ POOL: Final = "nexus_agent_pool"
 
 
 def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
-    """Split these agent pools (`<cluster id>/<pool>`) from their cluster into separate objects after it."""
+    """Yield the objects, the pools in `pool_ids` (`<cluster id>/<pool>`) as separate objects after their cluster."""
     for item in objects:
         pools = get_mapping(item.attributes, "agent_pool")  # of a cluster
         separate_pools = [name for name in pools if f"{item.id}/{name}" in pool_ids]
@@ -469,7 +469,7 @@ def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, A
 
 
 def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:
-    """Return a cluster without these pools and their nodes."""
+    """Return a cluster without the pools in `names` and their nodes."""
     attributes = cluster.attributes
     nodes = {key: node for key, node in attributes["nodes"].items() if node["pool"] not in names}
     kept = {
@@ -495,7 +495,7 @@ class UnmanagedAzVm(Struct, frozen=True):
 
 
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
-    """Find the VMs of a site without a managed object (type and id). A cluster covers all its nodes, a pool its own."""
+    """Find VMs on machines without an object in `managed` (type and id). A cluster covers its nodes, a pool its own."""
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:

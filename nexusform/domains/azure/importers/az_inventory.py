@@ -178,14 +178,14 @@ def _build_inventory(
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
     failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
-    age = exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
+    as_of = exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     return AzInventory(
         racks=select_compute_racks(racks, machines.values()),
         machines=tuple(sorted(machines.values(), key=lambda m: m.name)),
         virtual_machines=tuple(vm for vm in placed if isinstance(vm, AzVirtualMachine)),
         clusters=filled_clusters,
         vm_skus=tuple(skus),
-        exported_at=format_time(age) if age else None,
+        exported_at=format_time(as_of) if as_of else None,
         is_age_certain=exported_at is not None,
         listed_kinds=items.listed_kinds,
         unlisted_clusters=items.unlisted_clusters,
@@ -264,13 +264,13 @@ def resolve_vm_placements(
     without a machine are counted.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    loads: dict[str, AzVmSize] = {}
+    loads: dict[str, AzVmSize] = {}  # used capacity by machine, for a warning
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    known_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
-    sizes = [hardware for hardware in known_hardware if hardware is not None]
+    all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())  # None: unknown
+    known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
-    largest = max(sizes, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
+    largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:
@@ -366,7 +366,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         state, status = item.read_text("provisioningState", ""), item.read_text("detailedStatus", "")
         has_failed = state.lower() in _BROKEN
         if not has_failed and status.lower() not in _ERROR:
-            continue
+            continue  # it works
         message = item.read_text("detailedStatusMessage", "")
         name = item.read_text("name") or extract_name(item.read_text("id", ""))
         if kind == "agent_pools":  # CLUSTER/POOL
@@ -379,7 +379,7 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
     """Find pools with fewer nodes than their count, if both were captured: initial counts may be outdated."""
     if not cluster.has_node_list:
-        return
+        return  # its nodes are unknown
     node_counts = Counter(node.pool for node in cluster.nodes)
     counts = {CONTROL_PLANE: cluster.control_plane_count}
     counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}

@@ -175,7 +175,7 @@ def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | Non
         return None
     sku_id = item.read_text("machineSkuId")
     server_sku, slot_role = _find_server(rack, slot, options.rack_skus)
-    # The most reliable source first: the catalogue, then the machine's own size.
+    # Most reliable first: mapping or catalogue by SKU id, size in the SKU id, server in the slot, SKU of the rack.
     sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
     hardware = parse_sku_size(sku_id) if sku is None else None
     if sku is None and hardware is None:

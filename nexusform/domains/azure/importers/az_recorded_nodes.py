@@ -56,7 +56,7 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes with the pool arguments of these objects, only those that Azure has, without counts."""
+    """Return the recorded nodes with the pool arguments of `objects`, limited to arguments in Azure, without counts."""
     arguments = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *arguments]):

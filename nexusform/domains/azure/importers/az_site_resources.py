@@ -47,7 +47,7 @@ _Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and num
 
 
 def read_site_resources(items: AzResources) -> SiteResources:
-    """Read the supplies of a site, with unique network names; kinds without a complete list are unknown (None)."""
+    """Read networks, storage and versions of a site, with unique network names; None for an incomplete list."""
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
     networks = list(_read_networks(listed.get(NETWORKS, ())))
     appliances = tuple(_read_appliances(listed.get(APPLIANCES, ())))
@@ -206,7 +206,7 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
         else:
             return IPv4Network(text.strip(), strict=False).num_addresses
     except (AddressValueError, NetmaskValueError, ValueError):
-        pass
+        pass  # reported below
     detail = f'"{text[:60]}" is not a prefix such as 10.0.0.0/24: its addresses are not counted.'
     item.report(field, _INVALID, detail, Severity.WARNING)
     return None

@@ -210,7 +210,7 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     derived_pools: list[DerivedAgentPool] = []
     for name, nodes in by_pool.items():
         if name in pools:
-            continue  # known by its body
+            continue  # captured, or in the body of the cluster
         if name in reading.initial:
             pools[name] = replace(reading.initial[name], count=len(nodes))
         else:

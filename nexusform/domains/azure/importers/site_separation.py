@@ -25,7 +25,7 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Resources without a site belong to the only one. Names are those of `before`."""
+    """Split resources by site name. Resources without a site belong to the only one. `before`: its names stay."""
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
     if before is not None:
@@ -85,7 +85,7 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
 def _assign_resources_to_only_site(
     unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
 ) -> None:
-    """Assign resources without a site to the only one; with several sites, skip and report them."""
+    """Assign resources without a site to the only one (`default` if none); with several sites, skip and report them."""
     if len(sites) <= 1:
         site_name = next(iter(sites), default)
         for kind, item in unassigned:
@@ -102,7 +102,7 @@ def _assign_resources_to_only_site(
 
 
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
-    """Find the site of a resource by its location, cluster, parent or owning cluster."""
+    """Find the site of a resource by location (`names`), Nexus cluster, rack or parent (`site_of`); None if unknown."""
     if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)
@@ -127,7 +127,7 @@ def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> st
 
 
 def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
-    """Collect the site name of each extended location: that of its Nexus cluster, else its own."""
+    """Collect the site name of each extended location: the name of its Nexus cluster, else its own."""
     clusters: dict[str, str] = {}
     own_names: dict[str, str] = {}
     for kind, kind_items in items.by_kind.items():
@@ -147,13 +147,13 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 
 
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
-    """Rename sites to their recorded names in state. A site with an unrecorded name takes the recorded name
-    of a missing site if it has most of its machines and no other candidate exists.
+    """Rename sites to their recorded names in state. A site with a new name takes the name of a recorded site
+    missing now if it has most machines of the latter, and neither of the two has another candidate.
     """
     recorded_machines = collect_machines_by_site(objects)
     site_names = {site.name for site in sites}
     candidates: dict[str, list[str]] = {}  # candidate names in state by new name
-    owners: dict[tuple[str, str], list[str]] = {}
+    owners: dict[tuple[str, str], list[str]] = {}  # new site names by rack and machine
     for site in sites:
         for machine in site.inventory.machines if site.name not in recorded_machines else ():
             owners.setdefault((machine.rack, machine.name), []).append(site.name)

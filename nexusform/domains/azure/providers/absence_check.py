@@ -37,8 +37,8 @@ _MAX_NAMES: Final = 4
 
 
 def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
-    """Raise ProviderProblem unless these unlisted objects do not exist in Azure, or are in deletion. Objects
-    without a known resource group count as removed.
+    """Raise ProviderProblem if an unlisted object exists in Azure and is not in deletion. Objects without a known
+    resource group count as removed.
     """
     arm = subscription.make_arm_client()
 

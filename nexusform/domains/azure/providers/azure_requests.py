@@ -448,7 +448,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     properties = get_mapping(observed, "properties")
     if change.verb is ArmOperation.DELETE:
         if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
-            return _ChangeStatus.DONE
+            return _ChangeStatus.DONE  # gone, or re-created already (`skip_if`)
         return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
@@ -465,14 +465,14 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     requested = expected if was_sent or is_action else get_mapping(change.body)
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
     if not was_sent and not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
-        is_visible = False
-    if not is_visible or (change.is_retry and not was_sent):
+        is_visible = False  # a tag to remove is still there
+    if not is_visible or (change.is_retry and not was_sent):  # a retry is sent even if its values are visible
         return _ChangeStatus.NOT_SENT
     # A machine in a failed state can still perform an action.
     if state in FAILED_STATES and not is_action:
         if was_sent:
             raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
-        return _ChangeStatus.NOT_SENT
+        return _ChangeStatus.NOT_SENT  # an earlier change failed: send this one
     return _ChangeStatus.DONE
 
 

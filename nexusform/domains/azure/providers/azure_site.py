@@ -172,7 +172,7 @@ class AzureSiteProvider(ObservedSites):
             return
         group = self._find_resource_group(request, missing_ok=True)
         if group:  # else it was never created
-            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion has neither
+            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion needs neither
             self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
@@ -242,7 +242,7 @@ class AzureSiteProvider(ObservedSites):
         return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
     def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
-        """Report once per action the machines to cordon, by apply or by an operator."""
+        """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator."""
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
             for cordon_request in find_cordon_requests(request) if request.key.type in _HARDWARE_TYPES else ():

@@ -61,7 +61,7 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
         if name not in final_nodes:
             continue  # to be removed for good
         if request.is_release:
-            is_recreated = name not in planned_nodes
+            is_recreated = name not in planned_nodes  # this step releases its capacity; it comes back later
         else:  # a node without a machine, planned on one
             is_recreated = not node.get("machine") and bool(get_mapping(planned_nodes, name).get("machine"))
         if is_recreated:

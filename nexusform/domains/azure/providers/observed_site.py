@@ -79,8 +79,8 @@ class ObservedSites(FixedIdentity):
         identity: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem unless the
-        unlisted objects do not exist. `identity` are subscription and location.
+        undone step; `is_captured`: the sites are from a capture. `verify_absence` raises ProviderProblem if an
+        unlisted object exists. `identity` are subscription and location.
         """
         self.name = name
         self.source = source
@@ -93,7 +93,7 @@ class ObservedSites(FixedIdentity):
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()
-        self._separate_pools: set[str] = set()  # a site lists every pool in its cluster; these are separate resources
+        self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
@@ -188,12 +188,12 @@ class ObservedSites(FixedIdentity):
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
-        observation = self._build_machine_facts_note(key, attributes, request.private_note)
+        facts_note = self._build_machine_facts_note(key, attributes, request.private_note)
         if self._is_node_list_missing(key):
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
         group_note = {GROUP_KEY: item.resource_group} if item.resource_group else {}
-        note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **observation, **group_note}
+        note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **facts_note, **group_note}
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
@@ -310,7 +310,7 @@ class ObservedSites(FixedIdentity):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._record_separate_pools([key])
-        objects = self._build_objects([planned], pools=[request.prior_attributes])  # uncaptured ones are unchanged
+        objects = self._build_objects([planned], pools=[request.prior_attributes])  # prior values of uncaptured pools
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
@@ -338,7 +338,7 @@ class ObservedSites(FixedIdentity):
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
-            return answer  # others have no observed facts
+            return answer  # only racks and machines have observed facts
         return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
@@ -403,7 +403,7 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # these are separate resources
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # others are own resources
     machine_names = _collect_machines_by_rack(objects.values())
     attributes = _remove_generated_machines(_merge_observed(planned, item), item, machine_names)
     compared = _COMPARED_ATTRIBUTES.get(key.type, ())

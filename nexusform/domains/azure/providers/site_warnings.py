@@ -141,7 +141,7 @@ class SiteWarningBuilder:
         return (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
-        """Describe unmanaged VMs on managed machines."""
+        """Describe unmanaged VMs of a site with managed racks or machines."""
         hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
         if site.name not in {object_id.partition("/")[0] for kind, object_id in self.managed if kind in hardware_types}:
             return  # capacity of the site is not planned

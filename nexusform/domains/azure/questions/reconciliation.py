@@ -81,8 +81,8 @@ class MisplacedVm(Struct, frozen=True):
 
 
 class SiteReplay(Struct, frozen=True):
-    """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every legal split
-    of cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
+    """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every possible split
+    of NUMA cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
     the feasible machines.
     """
 
@@ -107,7 +107,7 @@ class _SiteReplayer:
         self.site = site
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
-        self.numbers: Counter[tuple[str, str]] = Counter()
+        self.numbers: Counter[tuple[str, str]] = Counter()  # placed VMs by cluster and pool
         self.hits = 0
         self.sure = 0
         self.chance = 0.0
@@ -115,7 +115,7 @@ class _SiteReplayer:
         self.unjudged: Counter[str] = Counter()
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
-        """Process the batches in order."""
+        """Score and place the batches in order; place a skipped one without a score."""
         for batch in batches:
             if batch.skip_reason:
                 self.unjudged[batch.skip_reason] += len(batch.vms)
@@ -153,7 +153,7 @@ class _SiteReplayer:
                 self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
             else:
                 self.hits += 1
-                self.sure += certain_machine is not None
+                self.sure += certain_machine is not None  # preferred for every split of NUMA cells
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
@@ -249,7 +249,7 @@ def compare_cluster_vms(
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
-    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of those without machine."""
+    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of VMs without machine."""
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
     site = name.partition("/")[0]
@@ -313,8 +313,8 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Build the batches of VMs in creation order, nodes by their own time or their cluster's. Batches of an incomplete
-    export, in unknown order, or at times of unknown capacity have a reason to skip them.
+    """Build the batches of VMs in creation order, nodes by their own time or their cluster's. Each has a reason to skip
+    it: an incomplete export, unknown order, deleted VMs (of `removed` clusters), uncertain free capacity; else "".
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []
@@ -373,7 +373,7 @@ def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, Vm
     for node in cluster.nodes:
         sku = skus.get(node.vm_sku_name)
         if node.placement is None or sku is None:
-            continue
+            continue  # not on a machine, or of unknown size
         constraints = PlacementConstraints(frozenset(zones.get(node.pool, ())) or None)
         vm = ObservedVm(node.name, cluster.name, node.pool, sku, constraints, _build_placement(node.placement))
         pool_index = order.get(node.pool, len(order))
@@ -404,7 +404,7 @@ class CapturedSite(Struct, frozen=True):
 
 
 def summarize_site(site: AzSite) -> CapturedSite:
-    """Count the contents of a site."""
+    """Count the contents of a site; list machines closed to new VMs with the reason, and VMs without machine."""
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]
     rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]

@@ -296,14 +296,14 @@ def _build_cluster_update(
 def _build_pool_change(
     pool: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Return a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
+    """Yield a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
     properties = build_pool_properties(after)
     action = pool.action
     changed: dict[str, Any] = {}
     if action is ResourceAction.UPDATE:
         old_properties = build_pool_properties(before)
         changed = {name: value for name, value in properties.items() if old_properties.get(name) != value}
-        dropped = old_properties.keys() - properties.keys()
+        dropped = old_properties.keys() - properties.keys()  # an update cannot remove properties
         updated = _build_block_update(replace(pool, update_properties=changed), before, after)
         if not (updated.update_properties or updated.update_tags or dropped):
             return  # it is unchanged
@@ -419,7 +419,7 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a VM: its sizes take precedence over the azure block, and this over inputs."""
+    """Build the body of a VM: its sizes take precedence over the azure block, the block over inputs."""
     targets = "Azure ids of the targets of placement hints, by their id here."
     hints = build_placement_hints(attributes, partial(UserInput, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}

@@ -155,7 +155,7 @@ def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[s
 
 
 def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
-    """Collect the capacity used by unmanaged VMs, by machine, sorted by name. Azure reports no NUMA cells."""
+    """Collect the use of unmanaged VMs by machine. `managed`: names of clusters, pools (cluster/pool) and VMs."""
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
         vms += cluster.duplicate_nodes

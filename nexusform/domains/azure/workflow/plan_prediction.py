@@ -183,9 +183,9 @@ def _build_predicted_project(
     # The temporary directory is trusted; confined files were read before.
     project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
     problems += project_problems
-    by_key = _index_references_by_arm_id(changed_sites)
+    by_arm_id = _index_references_by_arm_id(changed_sites)
     replaces = tuple(
-        str(comparison.addresses[by_key[key]]) for key in sorted(changed_items.recreated_ids) if key in by_key
+        str(comparison.addresses[by_arm_id[key]]) for key in sorted(changed_items.recreated_ids) if key in by_arm_id
     )
     return PlanPredictionInput(project, replaces, len(changes), tuple(problems))
 
@@ -199,7 +199,7 @@ def _compare_sites(
     changed_items: ResourcesAfterChanges,
     scheduler: SchedulerSettings,
 ) -> _SiteComparison:
-    """Build the comparison: afterwards, clusters and VMs are those of the changed site, all others the current ones."""
+    """Compare before and after: afterwards clusters and VMs are of the changed sites, objects of other types kept."""
     before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
     after: dict[Reference, ImportedSiteObject] = {}
@@ -208,17 +208,17 @@ def _compare_sites(
             after[reference] = item
         elif reference in changed:
             after[reference] = changed[reference]
-    by_key = _index_references_by_arm_id(changed_sites)
+    by_arm_id = _index_references_by_arm_id(changed_sites)
     after |= {key: item for key, item in changed.items() if key not in after and item.type == "nexus_vm_sku"}
-    new_names = {by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key}
+    new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:
-        _, cluster_id = by_key[pool.cluster_id]
+        _, cluster_id = by_arm_id[pool.cluster_id]
         item = build_pool_object(cluster_id, pool.pool.name, build_pool_arguments(pool.pool))
         reference = (item.type, item.id)
         after[reference] = item
         new_names[reference] = pool.address
-        by_key[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = reference
+        by_arm_id[f"{pool.cluster_id}/agentpools/{pool.pool.name.lower()}"] = reference
     # New VMs have the other tool's names, since samples of plain VMs depend on the name.
     new_vm_addresses: dict[Reference, Address] = {}
     for (type_name, object_id), tool_name in new_names.items():
@@ -231,7 +231,7 @@ def _compare_sites(
         after={addresses[reference]: item for reference, item in after.items()},
         addresses=addresses,
         tool_names={addresses[reference]: tool_name for reference, tool_name in new_names.items()},
-        order=tuple(addresses[by_key[key]] for key in changed_items.affected_ids if by_key.get(key) in after),
+        order=tuple(addresses[by_arm_id[key]] for key in changed_items.affected_ids if by_arm_id.get(key) in after),
     )
 
 

@@ -292,7 +292,7 @@ def import_site(
     new_problems, sources = _write_imported_state(location, site_import, locking, notices)
     problems += new_problems
     if has_errors(new_problems):
-        Path(path).unlink()
+        Path(path).unlink()  # a failed import leaves no file
     return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
 
 
@@ -393,7 +393,7 @@ def find_site_source(location: CommandContext, source_name: str) -> tuple[Source
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
-    """Build the source of an exported directory, with its configured provider or a new one; far away by full path."""
+    """Build the source of an exported directory, with its configured provider or a new one; far away as full path."""
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
 

@@ -134,7 +134,7 @@ class _Reconciler:
         self.types = run.project.registries.resource_types
 
     def reconcile_state(self, *, with_replays: bool) -> ReconcileResult:
-        """Build the result; write the state if anything changed."""
+        """Compare state with observed objects, and write it if changed. A failed read returns a diagnostic alone."""
         try:
             observed, absent, uncaptured = self._read_observed_vm_objects()
             unfinished = tuple(self._find_unfinished_changes())
@@ -269,7 +269,7 @@ class _Reconciler:
     def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Check the separation rules on observed VMs; return errors that prevent it, except those about capacity."""
+        """Return the verdicts of separation rules on observed VMs, or errors preventing them except for capacity."""
         request = replace(
             build_base_request(self.run.project, self.run.stored),
             refreshed_objects={

@@ -358,10 +358,10 @@ class HubClient:
                 return self._send_request(client, request)
             except ApiError as api_error:
                 if api_error.kind is ApiErrorKind.UNAUTHENTICATED and not has_new_credentials:
-                    has_new_credentials = True
+                    has_new_credentials = True  # renewed once; a second rejection is raised
                     self._refresh_credentials(client)
                     continue
-                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # these share one limit
+                if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT and "dryRun" in query:  # dry runs share one limit
                     self._webhook_failed_at = self._webhook_failed_at or self._timing.read_time()
                     deadline = self._webhook_failed_at + _WEBHOOK_RETRY_SECONDS
                 is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)

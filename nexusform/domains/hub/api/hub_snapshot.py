@@ -75,8 +75,8 @@ def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient
 
 
 def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
-    """Return all objects at one version; if the hub keeps none that long, each kind at its latest. Without
-    permission for all namespaces, those of the scope. Raises ExternalQueryProblem and HubProblem.
+    """Return all objects at one version, or each kind at its latest if versions expire too soon. Without permission
+    for all namespaces, return the objects in those of `scope`. Raises ExternalQueryProblem and HubProblem.
     """
     for _ in range(_MAX_ATTEMPTS):
         try:
@@ -177,16 +177,16 @@ def read_selected_objects(
     hub: HubClient, selectors: Sequence[Mapping[str, str]], dump: Iterable[Mapping[str, Any]]
 ) -> SelectedObjects:
     """Read the objects of selectors: one list per kind, and the content of selected namespaces. `selectors` have
-    `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in a snapshot of the `dump` are known.
+    `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in a snapshot of the `dump` are not read again.
     Raises HubProblem.
     """
-    known = {_build_key(body) for item in dump for body in list_mappings(item, "spec", "selectedResources")}
+    dumped_keys = {_build_key(body) for item in dump for body in list_mappings(item, "spec", "selectedResources")}
     selected = SelectedObjects()
-    namespaces: dict[str, None] = {}
-    for collection, wanted in _group_by_collection(hub, selectors, known).items():
+    namespaces: dict[str, None] = {}  # selected with their content
+    for collection, wanted in _group_by_collection(hub, selectors, dumped_keys).items():
         for body in _list_objects(hub, collection, selected):
             matches = [selector for selector in wanted if selector["name"] in ("", body["metadata"].get("name"))]
-            if not matches or _build_key(body) in known:
+            if not matches or _build_key(body) in dumped_keys:
                 continue  # not selected, or in the dump
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
@@ -199,12 +199,12 @@ def read_selected_objects(
 
 
 def _group_by_collection(
-    hub: HubClient, selectors: Sequence[Mapping[str, str]], known: set[ObjectKey]
+    hub: HubClient, selectors: Sequence[Mapping[str, str]], dumped_keys: set[ObjectKey]
 ) -> dict[str, list[Mapping[str, str]]]:
-    """Return the selectors by the path of their collection, without those of known objects."""
+    """Return the selectors by the path of their collection, without selectors of dumped objects."""
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
-        if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in known:
+        if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in dumped_keys:
             continue  # the dump has it
         version = "/".join(filter(None, (selector["group"], selector["version"])))
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))

@@ -57,7 +57,7 @@ def _build_report(result: HubReconciliation) -> Report:
 
 
 def _list_sections(result: HubReconciliation) -> Iterator[Section]:
-    """Yield the sections with content."""
+    """Yield the sections of a comparison of state and hub; none without content."""
     checks = result.checks
     if checks:
         rows = []

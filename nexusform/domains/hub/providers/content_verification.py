@@ -161,7 +161,7 @@ class ContentVerifier:
     def verify_run(
         self, verification: VerificationResult, snapshots: Bodies, namespace: str, placement: str
     ) -> VerificationResult:
-        """Return the result with the clusters of a completed run with other objects after overrides."""
+        """Add the clusters of a completed run with other objects than planned after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
             return verification  # no overrides are planned
@@ -184,7 +184,7 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str] | None = None,
     ) -> VerificationResult:
-        """Add missing Works and clusters with unplanned objects in Works; the step's own placement by default."""
+        """Add missing Works and clusters with unplanned objects in Works. `placement`: (namespace, name), else own."""
         works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):
@@ -309,8 +309,8 @@ def find_wrong_objects(
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
-    """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
-    the hub has deleted it. `snapshots` are all of its placement. `kept_titles` are objects of others, kept by a step.
+    """Return how the objects of a resource snapshot differ from the planned ones; "" without a difference,
+    or for a snapshot deleted by the hub. `snapshots`: all of the placement. `kept_titles`: kept foreign objects.
     """
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
@@ -327,8 +327,8 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a run: its end, the clusters of a stopping run, and the place of each
-    cluster in the order of its stage.
+    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place
+    of each cluster in the order of its stage. `note`: the predicted end, updated clusters and stages.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):

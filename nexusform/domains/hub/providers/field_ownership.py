@@ -74,7 +74,7 @@ def _find_body_path(argument: Path, body: Body) -> Path:
 
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
-    """Return True if an object contains the sent fields and the manager owns exactly these, so another apply
+    """Return True if an object contains the sent fields and the manager owns no others, so another apply
     changes nothing. False if list elements have owners: they count as the whole object.
     """
     applied_fields = list_applied_fields(existing, manager)
@@ -103,7 +103,7 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     for entry in list_managed_fields(existing):
         owner = get_text(entry, "manager") or "unknown"
         if owner == manager or entry.get("subresource"):
-            continue  # ours, or of the status
+            continue  # of this field manager, or of the status
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
             if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
                 owners.setdefault(path, []).append(owner)
@@ -115,7 +115,7 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
     if parent and not fields:
         yield parent
     names = sorted(fields.keys() - {"."})
-    if any(not name.startswith("f:") for name in names):
+    if any(not name.startswith("f:") for name in names):  # owned elements of a list
         yield parent
         return
     for name in names:
@@ -262,7 +262,7 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_spec_paths(body: Body, paths: Mapping[Path, str]) -> Body:
-    """Return the part of a spec at these paths."""
+    """Return the part of a spec at the `paths` of its body."""
     parts: dict[str, Any] = {}
     for path in paths:
         if path[1:]:  # below the spec

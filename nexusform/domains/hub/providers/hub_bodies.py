@@ -207,8 +207,8 @@ def build_observed_attributes(
     hub_objects: Sequence[HubObject],
     observed: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the attributes of a resource with observed differences. `observed` are its existing objects,
-    limited to the sent fields.
+    """Return the attributes of a resource with the differences in sent fields. `hub_objects` are its objects as sent,
+    `observed` the bodies of the existing ones.
     """
     by_identity = {HubObject(dict(body), "").identity: body for body in observed}
     parts = [

@@ -104,8 +104,8 @@ class HubDryRun:
                 )
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        invalid: list[tuple[int, ChangeRequest]] = []
-        partly_known: list[int] = []
+        invalid: list[tuple[int, ChangeRequest]] = []  # with errors, or dependent on one
+        partly_known: list[int] = []  # numbers of changes with unknown values
         sent_objects: dict[int, Sequence[HubObject]] = {}
         for number in numbers:
             request = requests[number]
@@ -436,7 +436,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
-    """Yield the findings: skipped validations combined in one of this severity, and none deferred to the apply."""
+    """Yield the findings: skipped validations combined in one of `severity`, deferred ones (in the verdict) omitted."""
     skipped_numbers: dict[int, None] = {}
     causes: dict[str, None] = {}
     for number, problem in findings:
@@ -511,7 +511,7 @@ def find_affected_placements(
     if obstacles:
         detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
         yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
-    index: dict[tuple[str, str, str, str], list[Body]] = {}
+    index: dict[tuple[str, str, str, str], list[Body]] = {}  # placements by group, kind, namespace and name
     for placement in placements:
         if _get_key(placement) in planned_placements:
             continue  # the plan predicts it

@@ -98,7 +98,7 @@ class HubReadFindings(Struct, frozen=True):
     missing: set[str] = field(default_factory=set)
 
     def merge_later_findings(self, later: HubReadFindings, addresses: Collection[str]) -> HubReadFindings:
-        """Return these findings, with those about `addresses` replaced by a later read's."""
+        """Return the findings, with the ones about `addresses` replaced by `later` ones of a later read."""
         return HubReadFindings(
             _remove_addresses(self.pending, addresses) | later.pending,
             _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
@@ -124,17 +124,17 @@ def read_objects(
 def _read_object(
     reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
-    """Read a resource from the hub, with its new note; warnings and missing objects are added to `findings`."""
+    """Read a resource and its new note from the hub; add warnings and missing resources to `findings`."""
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
         is_granted = is_approved(get_mapping(approval))
-        # A recorded approval stays recorded, even without its request. An interrupted step is repeated.
+        # In state an approval stays, even without its request; one of an interrupted step is absent until granted.
         return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
         return ReadResult(recorded)
-    managed = _select_managed_objects(reader, options, request, hub_objects, findings)
+    managed = _select_managed_objects(reader, options, request, hub_objects, findings)  # objects and bodies
     if not managed:
         findings.missing.add(request.address)
         return _build_missing_object_result(reader.hub, options, request)
@@ -205,7 +205,7 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a missing object: its removal, unless it stays recorded, or its deletion is incomplete."""
+    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted."""
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
@@ -258,7 +258,7 @@ def find_object(
 def find_manifest(
     hub: HubClient, options: HubOptions, resource_type: str, arguments: Values
 ) -> tuple[ObjectKey, Values]:
-    """Return the objects of a manifest to import, as they are on the hub. All must exist, and belong to the
+    """Return key and attributes of a manifest to import, its objects as on the hub. All must exist and belong to the
     field manager of this configuration. Raises ProviderProblem, ApiError and HubProblem.
     """
     hub_objects = build_hub_objects(resource_type, arguments)

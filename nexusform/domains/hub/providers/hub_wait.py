@@ -207,7 +207,7 @@ class HubWaiter(Struct, frozen=True):
         self.wait_until(check_scheduling, f"{kind} {name}")
 
     def wait_for_removal(self, kind: str, namespace: str, name: str, path: str, uid: str) -> None:
-        """Wait until a placement is removed with its bindings and Works. Without a recorded `uid`, only these count."""
+        """Wait until a placement is removed with its bindings and Works. If `uid` is "", only the latter count."""
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:

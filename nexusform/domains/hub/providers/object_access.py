@@ -55,8 +55,8 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
 
 
 def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str, dict[str, Any] | None]:
-    """List collections with many of these objects, and return their bodies by path; collections that cannot
-    be listed are omitted. Raises HubProblem.
+    """List collections with many of the objects, and return the bodies by path, None for a missing object. Omit small
+    collections, and those impossible to list. Raises HubProblem.
     """
     paths_by_collection: dict[str, list[str]] = {}
     for hub_object in hub_objects:
@@ -74,7 +74,7 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
             bodies = hub.list_objects(collection)
         except ApiError:
             continue
-        existing |= dict.fromkeys(paths)
+        existing |= dict.fromkeys(paths)  # missing, unless listed
         existing |= {f"{collection}/{get_mapping(body, 'metadata').get('name')}": body for body in bodies}
     return existing
 
@@ -82,8 +82,8 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
 def list_in_namespaces(
     hub: HubClient, kind: HubKind, namespaces: Collection[str], **query: str
 ) -> list[dict[str, Any]]:
-    """Return the objects of a kind, of a namespaced one in these namespaces: by one list, or by one for each
-    namespace for a tenant without permission for others. Raises ApiError and HubProblem.
+    """Return the objects of a kind, of a namespaced kind only in `namespaces`: by one list (then also of others), or
+    by one for each namespace if a tenant may not list all. Raises ApiError and HubProblem.
     """
     collections = [kind.build_collection(namespace) for namespace in sorted(namespaces)]
     if not kind.is_namespaced:

@@ -57,7 +57,7 @@ class OverrideRollout:
         self.blocked_message = ""  # message about a blocked rollout, "" if it continues
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
-        """Return whether it is done, and the pending work. Raises ApiError and HubProblem."""
+        """Return whether nothing is left to wait for, and else the pending work. Raises ApiError and HubProblem."""
         if not self._is_deleted:
             self._snapshot = self._snapshot or self._find_latest_snapshot()
             if not self._snapshot:

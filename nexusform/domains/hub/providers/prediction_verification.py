@@ -76,8 +76,8 @@ class VerificationResult(Struct, frozen=True):
     not_verified: str = ""
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
-        """Return the result with clusters at a resource snapshot with other objects than predicted. Right ones
-        do not count, since no decision was open.
+        """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
+        with right content do not count, since no decision was open.
         """
         predicted, observed = f"at resource snapshot {index}", "there with other content"
         added = [
@@ -133,7 +133,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
         if members:
             figures = read_figures(members, parse_time(str(dump.get("read_at"))))
             if is_heartbeat_age_unknown(dump):
-                figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
+                figures = {name: {**member, "health": UNKNOWN_HEALTH} for name, member in figures.items()}
             figures_by_server[str(dump.get("server"))] = figures
     return figures_by_server
 
@@ -177,18 +177,18 @@ class PredictionVerifier(Struct, frozen=True):
         compared_clusters = set(predicted)
         changes: list[tuple[str, str]] = []
         is_certain = False
-        if self.plan_figures is not None:
+        if self.plan_figures is not None:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
             changes = list(_find_changes(self.plan_figures, self.current_figures))
             healths = {figures.get("health") for figures in self.plan_figures.values()}
-            is_certain = not changes and UNKNOWN_HEALTH not in healths
+            is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
         for cluster in sorted(compared_clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
-            if cluster in self.open_clusters or not is_correct:
+            if cluster in self.open_clusters or not is_correct:  # a decision without alternative counts if wrong
                 pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
                 predictions.append(

@@ -322,7 +322,7 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run with its approval requests. One to be stopped or initialized has then ended."""
+    """Return the progress of a run with its approval requests. A requested stop or initialization is an end, too."""
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":

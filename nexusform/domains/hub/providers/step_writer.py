@@ -204,7 +204,7 @@ class HubStepWriter(Struct, frozen=True):
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(written=())
         self._wait_until_schedulable(hub_objects[0])
-        former_count, placement_name = 0, ""
+        former_count, placement_name = 0, ""  # of an eviction: picked clusters before it, and the placement
         if self._type_name == EVICTION_TYPE:
             placement_name = _get_placement(hub_objects[0])
             placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", placement_name)
@@ -257,7 +257,7 @@ class HubStepWriter(Struct, frozen=True):
         return results
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
-        """Raise ProviderProblem for a missing member, or for an existing object that may not be overwritten."""
+        """Raise ProviderProblem for a missing member, or an object not to overwrite. `is_managed`: it is in state."""
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))

@@ -116,14 +116,14 @@ def import_hub(
                 problems += _write_state(run, imported)
         problems += run.diagnostics
     if has_errors(problems):
-        Path(path).unlink()
+        Path(path).unlink()  # a failed import leaves no file
     return ImportResult(tuple(lines), len(imported), tuple(problems), opened.sources)
 
 
 def _read_hub_objects_to_import(
     location: CommandContext, state: State, configuration: Configuration, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
-    """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
+    """Return the hub's URL, the objects to import by address, and a warning about objects of other tools."""
     connection = HubConnection(resolve_hub_location({}, location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
@@ -137,7 +137,7 @@ def _read_hub_objects_to_import(
         for address, instance in state.instances.items()
         if instance.current is not None
     }
-    names: Counter[tuple[str, str]] = Counter((address.type, address.name) for address in state.instances)
+    label_counts: Counter[tuple[str, str]] = Counter((address.type, address.name) for address in state.instances)
     imported: ImportedObjects = {}
     skipped: list[str] = []
     for type_name, object_id, body in _list_user_objects(hub, configuration):
@@ -152,7 +152,7 @@ def _read_hub_objects_to_import(
         if found is None:
             continue  # deleted since the list
         _key, attributes = found
-        label = block.name if block is not None else _choose_label(type_name, object_id, names)
+        label = block.name if block is not None else _choose_label(type_name, object_id, label_counts)
         imported[Address((), "managed", type_name, label)] = (object_id, attributes)
     return hub.server, imported, list(_build_skipped_objects_warning(skipped))
 

@@ -74,7 +74,7 @@ class HubReconciliation(Struct, frozen=True):
 
 
 def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> HubReconciliation:
-    """Compare the placements, evaluate the separation rules on the observed ones, and write these to the state."""
+    """Compare the placements, evaluate separation rules on the observed ones, and write the latter to the state."""
     opened = open_project(location)
     if opened.project is None:
         return HubReconciliation(diagnostics=opened.diagnostics, sources=opened.sources)
@@ -102,7 +102,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")
                     observed_states[address] = replace(current, attributes=observed)
-                unread = get_text(current.private, NOT_VERIFIED_KEY)
+                unread = get_text(current.private, NOT_VERIFIED_KEY)  # results impossible to verify
                 checks.append(
                     PlacementComparison(str(address), name, recorded, bindings, parse_record(current.private), unread)
                 )
