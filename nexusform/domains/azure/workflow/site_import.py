@@ -289,10 +289,8 @@ def import_site(
     new_problems = write_new_file(path, site_import.text)
     if has_errors(new_problems):
         return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)
-    new_problems, sources = _write_imported_state(location, site_import, locking, notices)
+    new_problems, sources = _write_imported_state(location, path, site_import, locking, notices)
     problems += new_problems
-    if has_errors(new_problems):
-        Path(path).unlink()  # a failed import leaves no file
     return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
 
 
@@ -309,16 +307,21 @@ def _format_site_counts(site: ImportedSite) -> str:
 
 
 def _write_imported_state(
-    location: CommandContext, site_import: SiteImportPlan, locking: LockOptions, notices: RunCallbacks
+    location: CommandContext, path: str, site_import: SiteImportPlan, locking: LockOptions, notices: RunCallbacks
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the configuration with the new file, and write the objects to the state under its lock."""
+    """Open the configuration with the new file, and write the objects to the state under its lock. Delete the file if
+    that fails, but not if only the release of the lock fails: the state has the objects then.
+    """
     opened = open_project(location)
     problems = list(opened.diagnostics)
     if opened.project is None:
+        Path(path).unlink()
         return problems, opened.sources
     with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
         if run.is_ready:
             problems += _apply_import_without_changes(run, site_import)
+        if has_errors([*problems, *run.diagnostics]):
+            Path(path).unlink()
     return [*problems, *run.diagnostics], opened.sources
 
 

@@ -114,9 +114,11 @@ def import_hub(
             run.diagnostics += run.check_identities() if run.is_ready else []
             if run.is_ready:
                 problems += _write_state(run, imported)
+            if has_errors([*problems, *run.diagnostics]):
+                Path(path).unlink()  # a failed import leaves no file; later only the release of the lock may fail
         problems += run.diagnostics
-    if has_errors(problems):
-        Path(path).unlink()  # a failed import leaves no file
+    else:
+        Path(path).unlink()
     return ImportResult(tuple(lines), len(imported), tuple(problems), opened.sources)
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
+from nexusform.interfaces.state_storage import BackendProblem
 
 CASES = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 SETS = sorted(path.name for path in CASES.iterdir() if path.is_dir())
@@ -350,3 +352,19 @@ def test_node_deleted_on_site_is_recreated(capsys: pytest.CaptureFixture[str]) -
     path.write_text(json.dumps(document))
     code, out, _ = run_command(capsys, "plan")
     assert (code, "No changes." in out, "6 kept" in out) == (0, True, True)
+
+
+def test_import_keeps_its_file_if_only_the_lock_is_not_released(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise BackendProblem("the disk is full")
+
+    copy_export(SETS[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "unlock", fail)
+        code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert (code, "the disk is full" in err) == (1, True)
+    assert Path("site.nf.hcl").exists()  # the state has the objects
+    code, out, _ = run_command(capsys, "plan", "-detailed-exitcode", "-lock=false")
+    assert (code, "No changes." in out) == (0, True)
