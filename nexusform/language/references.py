@@ -19,7 +19,12 @@ _NO_NAMES: _Names = frozenset()
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
     """Return the free traversals of an expression, in source order, including repeated ones."""
-    return tuple(_list_unbound_traversals(expression, _NO_NAMES))
+    return tuple(iterate_traversals(expression))
+
+
+def iterate_traversals(expression: syntax.Expression) -> Iterator[syntax.Traversal]:
+    """Yield the traversals of `list_traversals`, for callers that need the first ones only."""
+    return _list_unbound_traversals(expression, _NO_NAMES)
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import ValueNote
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.language.references import list_traversals
+from nexusform.language.references import iterate_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, describe_type
 from nexusform.values.typed_value import UNKNOWN, Value, format_number
@@ -66,7 +67,7 @@ def build_value_notes(
     `look_up` returns the part of a reference that has a value, as text, and the value.
     """
     notes: dict[str, ValueNote] = {}
-    for traversal in list_traversals(expression)[:_MAX_NOTES]:
+    for traversal in islice(iterate_traversals(expression), _MAX_NOTES):
         part = look_up(traversal)
         if part is not None:
             text, value = part

@@ -524,6 +524,8 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         for diagnostic in select_errors(diagnostics)
         if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
     }
+    if not blocks_with_errors:
+        return list(diagnostics)
 
     def is_consequence(diagnostic: Diagnostic) -> bool:
         if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
