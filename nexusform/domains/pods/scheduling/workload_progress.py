@@ -192,8 +192,8 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     former_specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
     used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
     used_numbers += [pod.number for pod in progress.pods_to_place]
-    if not workload.is_paused:
-        current_growth = 0  # the rollout creates the pods of the current template
+    # Without a pause the rollout creates the pods of the current template; surplus ones are not removed here.
+    current_growth = max(0, current_growth) if workload.is_paused else 0
     spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, len(former_specs) + current_growth)
     # The former templates use the numbers of new pods first, then spare ones.
     numbers = [*(pod.number for pod in new_pods), *spare_numbers][: len(former_specs)]

@@ -449,3 +449,15 @@ def test_explanation_replays_the_choice() -> None:
 def test_pod_names_have_numbers() -> None:
     assert build_workload("web").format_pod_name(3) == "web-3"
     assert build_workload("one", kind="Pod").format_pod_name(0) == "one"
+
+
+def test_paused_deployment_with_more_pods_than_its_share_is_predicted() -> None:
+    """The old limit of nine pods leaves the current template one pod, but two are waiting."""
+    spec = PodSpec(requests=Requests(cpu=100), template="c")
+    paused = Workload("Deployment", "default", "w", 1, spec, max_surge=3, is_paused=True, previous_max_pods=9)
+    pods = [
+        ExistingPod(paused.key, number, node, replace(spec, template=template), age)
+        for number, (node, template, age) in enumerate([("", "c", -2), ("", "c", -1), ("", "g", -1), ("n", "g", 0)])
+    ]
+    prediction = predict(Cluster("c", (Node("n", cpu=4000, memory=1 << 30),)), pods, [paused])
+    assert {outcome.node for outcome in prediction.outcomes if not outcome.is_removed} == {"n"}
