@@ -210,7 +210,7 @@ def _evaluate_prevent_destroy(
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
-    """Return errors for objects of one type with the same id: providers cannot tell one from the other."""
+    """Return errors for objects of one type with the same id: providers cannot distinguish them."""
     first_of_id: dict[tuple[str, str], Instance] = {}
     problems = []
     for instance in instances.values():
