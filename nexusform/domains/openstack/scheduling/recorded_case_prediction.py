@@ -59,7 +59,16 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
         sku = _find_sku(skus, key) if key in flavors else build_server_sku(servers[name], table.build_record(name))
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
-            only_host = Hint(True, True, HintScope.MACHINE, frozenset({host}), frozenset(), name, ((host, 1),))
+            # Placed like a request that only its host satisfies, not added as an existing server.
+            only_host = Hint(
+                is_affinity=True,
+                is_hard=True,
+                scope=HintScope.MACHINE,
+                machines=frozenset({host}),
+                racks=frozenset(),
+                target=name,
+                vms_by_machine=((host, 1),),
+            )
             scheduler.try_place(Demand(vm, sku, PlacementConstraints(hints=(only_host,))))
         else:
             scheduler.add_existing(vm, sku, Placement(host, zones[host], zones[host], (0,)))

@@ -134,7 +134,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
     source = get_known_blocks(attributes, "inventory")
     if not isinstance(source.get("hosts"), Mapping):
-        return []
+        return []  # no known hosts
     try:
         site = build_nova_site(source)
     except (AttributeError, TypeError, ValueError) as problem:

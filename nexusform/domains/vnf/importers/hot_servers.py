@@ -149,7 +149,7 @@ def _find_group(
                 notes.add_warning(node, IGNORED, detail)
         group_name = value.get("group")
     if group_name in (None, "", []):
-        return None
+        return None  # no group is requested
     if isinstance(group_name, ResourceReference):
         if group_name in groups:
             return group_name

@@ -288,7 +288,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
             for part in deltas.get(step, Node(None, body.position)).get_node("vdu-delta").list_items():
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
                 number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
-                if vdu:
+                if vdu:  # else the unknown VDU is reported
                     increments.setdefault(vdu, [0] * len(order))[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)

@@ -132,7 +132,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
         detail = f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         notes.add_warning(body, CORRECTED, detail)
-    if profile.is_absent and bounds is not None:
+    if profile.is_absent and bounds is not None:  # bounds of a scaling policy
         minimum, maximum = bounds
     else:
         lower = topology.get_value(profile, "min_number_of_instances")

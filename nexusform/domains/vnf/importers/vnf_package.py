@@ -175,7 +175,7 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
     while queue:
         name, named_by = queue.pop(0)
         if name in definitions:
-            continue
+            continue  # imported twice
         text = read(name, named_by)
         # A document as plain data; empty if it is no mapping.
         try:

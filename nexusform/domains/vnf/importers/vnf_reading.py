@@ -112,14 +112,14 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
         image=hot_vdu.image or vdu.image,
     )
     if not hot_vdu.has_count:
-        return merged_vdu
+        return merged_vdu  # the numbers of the VNFD apply
     if vdu.has_count and current_size != hot_vdu.initial:
         _warn_vdu_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
     if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):
         detail = f"may have {_format_vdu_bounds(hot_vdu)} servers here and {_format_vdu_bounds(vdu)}"
         _warn_vdu_difference(hot_vdu, vdu, detail, notes)
     if vdu.has_count:
-        return merged_vdu
+        return merged_vdu  # the initial number of the VNFD applies
     if not vdu.has_bounds:
         return replace(merged_vdu, minimum=hot_vdu.minimum, maximum=hot_vdu.maximum, initial=hot_vdu.initial)
     # The number of the HOT file, within the bounds of the VNFD.

@@ -161,7 +161,7 @@ def _find_planned_grant(
     for grant in grants:
         is_other_vnf = bound_address not in (None, grant.address)
         if grant.operation != operation or is_other_vnf or grant.descriptor_id not in ("", request.get("vnfdId")):
-            continue
+            continue  # another operation, VNF or descriptor
         earlier = latest.get((grant.address, grant.number))
         if earlier is not None and not _is_repeated_operation(request, earlier):
             reason = f"The {operation} of {grant.address} in the plan was granted before."
@@ -244,7 +244,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     vnf = read_documents(attributes).vnf
     healed: dict[str, list[str]] = {}
     if operation == _INSTANTIATE:
-        levels: Mapping[str, int] = compute_first_levels(vnf, attributes)
+        levels: Mapping[str, int] = compute_first_levels(vnf, attributes)  # by aspect, before the scaling
         counts = compute_vdu_counts(vnf, attributes.get("instantiation_level")).numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
@@ -255,17 +255,17 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
             healed[vdu] = [*filter(removed_names.__contains__, added_names)]
             added[vdu] = [*filterfalse(removed_names.__contains__, added_names)]
             removed[vdu] = [*filterfalse(added_names.__contains__, removed_names)]
-    steps = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
-    changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
-    for aspect in sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name)):  # scale in first
+    level_changes = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
+    changed = [aspect for aspect in vnf.aspects if level_changes.get(aspect.name)]
+    for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):  # scale in first
         start = levels.get(aspect.name, 0)
-        end = start + steps[aspect.name]
+        end = start + level_changes[aspect.name]
         counts = {step.vdu: abs(step.sum_increments(end) - step.sum_increments(start)) for step in aspect.steps}
-        if steps[aspect.name] > 0:
+        if level_changes[aspect.name] > 0:
             yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
             yield _build_operation(_SCALE, {}, _take_vnfc_names(removed, counts))
-    if any([*added.values(), *removed.values()]):
+    if any([*added.values(), *removed.values()]):  # VNFCs of no aspect
         yield _build_operation(_SCALE, added, removed)
     if any(healed.values()):
         yield _build_operation(_HEAL, healed, healed)

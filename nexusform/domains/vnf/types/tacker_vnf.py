@@ -280,7 +280,7 @@ def compute_demand(
         block = get_mapping(blocks, vdu.name)
         sku = resolve_vdu_sku(vdu, block, context)
         if isinstance(sku, Problem):
-            problems.append(sku)
+            problems.append(sku)  # an error, so there is no demand at the end
             continue
         numbers_range = range(numbers[vdu.name])
         sku = add_vfs_to_sku(sku, block)

@@ -69,7 +69,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
     for field, name in _REQUEST_FIELDS.items():
         requested, configured = body.get(field), attributes.get(name)
         if requested is None:
-            continue
+            continue  # not in the request
         kind, noun = (dict, "object") if name == PARAMETERS else (str, "text")
         if not isinstance(requested, kind):
             problems.append(_build_request_problem(f"{field} is no {noun}."))
