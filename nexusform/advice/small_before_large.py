@@ -136,7 +136,7 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
 
 
 def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
-    """Measure the gain of placing the pools in a `better` order, called by these names in the text."""
+    """Measure the gain of placing `pools` in the order `better`, called `names` in the text; empty in `validate`."""
     if site.simulate is None:  # in `validate`
         return _OrderGain()
     is_hypothetical = any(pool.is_existing for pool in pools)

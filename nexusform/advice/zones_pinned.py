@@ -20,7 +20,7 @@ MAXIMUM_SIMULATIONS: Final = 16
 def check(facts: LintInput) -> list[Diagnostic]:
     """Return one finding for every pinned pool, with the cost of the pin in this plan (or in a new placement)."""
     findings: list[Diagnostic] = []
-    current_results: dict[str, SimulationResult] = {}
+    current_results: dict[str, SimulationResult] = {}  # by site id
     for pool in facts.pools:
         site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
@@ -36,7 +36,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
             format_result = _build_hypothetical_cost if facts.is_hypothetical_site(pool.site_id) else _build_pin_cost
             cost = format_result(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
-                continue
+                continue  # the pin costs nothing
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
         zones, racks = sorted(pool.zones), site.list_racks(pool.zones)
         rack_text = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""

@@ -106,8 +106,8 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
     final_condition = initialized if is_init_failed else succeeded
     update_stages = list_mappings(status, "stagesStatus")
     stages = [*update_stages, get_mapping(status, "deletionStageStatus")]
-    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}
-    all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]
+    clusters = {get_text(stage, "stageName"): list_mappings(stage, "clusters") for stage in update_stages}  # by stage
+    all_clusters = [item for stage in stages for item in list_mappings(stage, "clusters")]  # deleted ones too
     tasks = [task for stage, key in product(stages, _TASK_STATUSES) for task in list_mappings(stage, key)]
     granted_tasks = [task for task in tasks if _has_true_condition(task, "ApprovalRequestApproved")]
     granted = [get_text(task, "approvalRequestName") for task in granted_tasks]

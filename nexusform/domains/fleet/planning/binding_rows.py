@@ -225,7 +225,7 @@ def _determine_binding_action(
 
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
     """Return the trigger and the reason of a kept binding, "" for none. Triggers are a staged run still to reach it, a
-    move on the hub, or a member change not allowed to move it. Rows without one are listed with all kept ones.
+    move on the hub, or a member change not allowed to move it. Rows without a trigger are listed with all kept ones.
     """
     rollout_step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
     if rollout_step is not None and rollout_step[1].status == LATER:  # (cause, step)

@@ -302,7 +302,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
         policy, kind = _get_editable_policy(placement), placement.spec.configuration.placement_type
         is_all = kind is PlacementType.PICK_ALL
         if policy is None or not (is_all or (kind is PlacementType.PICK_N and not placement.spec.is_new)):
-            continue
+            continue  # no editable policy, a PickFixed, or a new PickN
         clusters = sorted(row.cluster for row in group if row.is_waiting)
         if not clusters or (is_all and len(clusters) == len(group)):  # nothing to leave out, or nothing left
             continue

@@ -106,7 +106,7 @@ def _plan_rejoining_members(
 ) -> PlacementIterations:
     """Plan placements without their re-created members first, like a hub between leaving and joining. A member is
     re-created by this plan, or was by an earlier one excluding some placements (-target). If all were re-created
-    earlier, only these placements are planned. Afterwards all members are present.
+    earlier, only the excluded placements are planned. Afterwards all members are present.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining = {
@@ -166,7 +166,7 @@ def _plan_until_stable(
     has_edits: bool,
 ) -> PlacementIterations:
     """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods, and
-    these reduce the free resources of members for the next. Later iterations only add bindings, so they end.
+    the pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
 
     Placements are queued by changes since `previous_members`, the members as last processed by them. With `has_edits`,
     changes of the placements themselves, and members not processed yet by a hub's scheduler, queue them too.
@@ -175,7 +175,7 @@ def _plan_until_stable(
     for _ in range(MAX_ITERATIONS):
         watched_placements = [placement.build_watcher_input() for placement in placements]
         queue = enqueue_placements(previous_members, member_list.members, watched_placements)
-        changes_of = {entry.placement: entry.changes for entry in queue}
+        changes_of = {entry.placement: entry.changes for entry in queue}  # by placement address
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))

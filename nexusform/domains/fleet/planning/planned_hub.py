@@ -264,7 +264,7 @@ class PlannedHub(Struct, dict=True):
         observed_run = None if instance.is_replaced else self.observed.runs.get(key)
         if observed_run is not None and observed_run.ended:
             reason = self.observed.failed_runs.get(key)
-            if reason is not None and instance.action in _CREATE_ACTIONS:  # others were reported by an earlier plan
+            if reason is not None and instance.action in _CREATE_ACTIONS:  # else reported by an earlier plan
                 advice = "The run cannot continue. Create another run."
                 if "no scheduled or to-be-deleted bindings found" in reason:
                     advice = "A hub reports this for every run that only deletes. No action is needed."

@@ -64,9 +64,9 @@ def build_members(
     observed: Mapping[str, FleetMember],
     missing_members: AbstractSet[str],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
-    """Build the members of the plan by name, kept, added or removed. `clusters` are possible clusters of
-    members, by id; `observed` are the members of a hub, configured or not; `missing_members` are those of
-    state that a provider did not find.
+    """Return the members by name (kept, added or removed by the plan), and errors about unknown clusters.
+    `clusters` are possible clusters of members, by id; `observed` are all members of a hub, by name, even without
+    configuration; `missing_members` are names of members in state, not found by a provider.
     """
     members: dict[str, FleetMemberState] = {}
     member_instances = [instance for instance in instances if instance.type.kind is PlanningKind.MEMBER]
@@ -79,7 +79,7 @@ def build_members(
             # Another instance may join a cluster of this name, before or after.
             members.setdefault(leaving_member.previous.name, leaving_member)
         if instance.is_removed or instance.is_invalid or instance.planned is None:
-            continue
+            continue  # no valid member after the plan
         configuration = build_object(instance, instance.planned)
         assert isinstance(configuration, FleetMember)
         configuration = build_planned_member(instance, configuration, observed)
@@ -92,9 +92,9 @@ def build_members(
             )
             problems.append(instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",)))
             instance.is_invalid = True
-        # A hub reports properties and resources of its members itself; the nodes are used for pods only.
+        # None without a cluster, or if a hub reports the member's properties and resources (nodes are for pods only).
         measured_cluster = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
-        requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)
+        requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
         planned = build_member(configuration, measured_cluster, requests)
         previous = _find_previous_member(instance, planned, observed if measured_cluster is None else {})
         members[configuration.name] = FleetMemberState(

@@ -253,11 +253,11 @@ def _render_observed_clusters(
     by_index: dict[int | None, ResourceSnapshot] = {snapshot.index: snapshot for snapshot in snapshots}
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(spec.observed_attributes, "override_snapshots")
     observed_bindings = get_mapping(spec.observed_attributes, "bindings")
-    renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}
+    renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}  # by snapshot index and names of overrides
     for binding in spec.prior_bindings:
         snapshot = by_index.get(binding.resource_snapshot)
         if snapshot is None or not binding.has_resources:
-            continue
+            continue  # unknown snapshot, or nothing placed
         names = tuple(get_list(observed_bindings, binding.cluster, "overrides"))
         key = snapshot.index, names
         is_captured = all(name in override_snapshots for name in names)

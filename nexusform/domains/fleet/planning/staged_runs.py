@@ -112,7 +112,7 @@ def _execute_staged_run(
     placement.bindings = progress.bindings
     for step in progress.steps:
         if step.kind is RunStepKind.UPDATE:
-            newly_updated = set(step.clusters) - {*record.done}
+            newly_updated = set(step.clusters) - {*record.done}  # not before this plan
             run_text = format_run_status_text(run.resource_index, run.name)
             changed_clusters = _find_changed_clusters(placement, context, newly_updated)
             rollout = placement.rollout
@@ -318,7 +318,7 @@ def _build_run_context(
         )
         return _RejectedRun("blocked-staged-run", text)
     overrides, positions_by_cluster = record.overrides, record.picked
-    if overrides is None or positions_by_cluster is None:
+    if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub
         overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)
     new_record = RunRecord(
         policy_snapshot=plan.policy_snapshot,

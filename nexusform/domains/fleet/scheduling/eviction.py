@@ -91,11 +91,11 @@ def _evaluate_eviction(
     if target.placement_type is PlacementType.PICK_ALL and (
         budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
     ):
-        return False, MISCONFIGURED
+        return False, MISCONFIGURED  # only an absolute min_available suits a PickAll
     available = sum(b.cluster in target.available_clusters for b in target.bindings)
     desired = target.number or 0  # base of percentages; a PickAll has none, and no percentage
     # The number of further allowed evictions; negative if the budget is already violated.
-    allowed_count = 0
+    allowed_count = 0  # for a budget without limits
     if budget.max_unavailable is not None:
         allowed_count = budget.max_unavailable.compute(desired) - (len(target.bindings) - available)
     elif budget.min_available is not None:

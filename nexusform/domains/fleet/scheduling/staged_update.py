@@ -255,7 +255,7 @@ def simulate_staged_run(
     ready: its stage continues in the remaining slots and does not end.
     """
     active_bindings = [binding for binding in bindings if not binding.is_deleting]
-    active = index_by_cluster(sorted(active_bindings, key=lambda binding: binding.cluster))
+    active = index_by_cluster(sorted(active_bindings, key=lambda binding: binding.cluster))  # by cluster
     completed_steps: list[RunStep] = []
     blocking: list[str] = []
     for step in list_run_steps(plan, run, failing):

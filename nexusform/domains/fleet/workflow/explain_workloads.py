@@ -105,13 +105,13 @@ _MAX_NAMES = 20
 def explain_pods(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Explain the pods of this name at an address ("": the only one); None without pods. A prefix selects one
-    cluster or workload, as in plans (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
+    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () after an unsuitable name; None
+    without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
     errors = select_errors(result.diagnostics)
     pod_rows = [r for r in result.plan.placements if r.kind == POD and pattern.is_match(r.address)]
     rows = [row for row in pod_rows if row.target]
-    rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}
+    rejected = {row.object: row.reason for row in pod_rows if compute_effect(row) is Effect.NOT_CREATED}  # by pod name
     names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
     if not names:
         return None
