@@ -198,7 +198,7 @@ def _determine_binding_action(
     placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
     """Return the action on a binding after the plan (place, update or keep), its trigger, "" for none, and the reason
-    as text. `prior` is the binding before the plan, None for a new one.
+    as text. `prior` is the binding before the plan; None for a new binding.
     """
     cluster = binding.cluster
     if prior is None:

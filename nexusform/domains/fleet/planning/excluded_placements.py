@@ -179,7 +179,7 @@ def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
-            continue
+            continue  # no type with VMs, so without nodes
         object_id = get_text(attributes, "id")  # `site/...`; an agent pool names its cluster, a cluster is one itself
         names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or object_id, set())
         site = sites.get(object_id.partition("/")[0])

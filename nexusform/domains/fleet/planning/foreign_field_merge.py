@@ -76,7 +76,7 @@ def _read_arguments(instance: Instance, attributes: Values) -> Values:
 
 
 def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -> dict[str, Any]:
-    """Merge configured arguments over those of other managers, like a server-side apply."""
+    """Merge configured arguments over `foreign` ones (set on the hub by other managers), like a server-side apply."""
     merged: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         value = configured.get(name)

@@ -69,7 +69,7 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
-    """Determine the objects of each placement owned by others, and write them to its `ownership`, by cluster."""
+    """Write the conflicts of each placement with other owners of its objects, and duplicates, to its `ownership`."""
     candidates: dict[tuple[str, ObjectIdentity], list[_OwnershipCandidate]] = {}
     for placement, bindings, reached in placement_bindings:
         if shared.objects and not placement.spec.configuration.is_report_only:  # ReportDiff applies nothing

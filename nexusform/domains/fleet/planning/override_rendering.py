@@ -315,7 +315,7 @@ def _apply_object_overrides(
             except PatchError as reason:
                 failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
                 raise PatchError(f"{failure}: {reason}") from None
-    if body is None:
+    if body is None:  # no rule patched it
         return manifest
     changed_manifest = build_changed_manifest(body, manifest)
     if changed_manifest is None:

@@ -81,7 +81,7 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
         workloads = collect_workloads(placement.selection.manifests).workloads if bindings else ()
         if not workloads:
             continue
-        requested = sum(workload.replicas for workload in workloads)
+        requested = sum(workload.replicas for workload in workloads)  # on one cluster
         # No pods are requested on any cluster: 0 replicas, and no DaemonSet.
         is_empty = all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
         for binding in bindings:

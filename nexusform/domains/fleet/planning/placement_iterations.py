@@ -168,7 +168,7 @@ def _plan_until_stable(
     """Run iterations until nothing changes. Each one schedules the queued placements, then predicts their pods, and
     the pods reduce the free resources of members for the next one. Later ones only add bindings, so the loop ends.
 
-    Placements are queued by changes since `previous_members`, the members as last processed by them. With `has_edits`,
+    Placements are queued by changes since `previous_members`, as placements last processed them. With `has_edits`,
     changes of the placements themselves, and members not processed yet by a hub's scheduler, queue them too.
     """
     member_list = MemberList(list_planned_members(members))

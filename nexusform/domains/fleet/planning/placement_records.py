@@ -156,7 +156,7 @@ def read_applied_resources(
     """Read the applied resources from a placement's private note, for the clusters with resources among `bindings`.
     Objects in `known_objects` (by hash) keep their source lines.
     """
-    objects: dict[str, Manifest] = {}
+    objects: dict[str, Manifest] = {}  # by hash
     for digest, body in get_mapping(note, _BODIES).items():
         manifest = known_objects.get(digest) or build_manifest(body)
         if manifest is not None:
@@ -170,7 +170,7 @@ def read_applied_resources(
     on_cluster: dict[str, RenderedResources] = {}
     for binding in bindings:
         if not binding.has_resources:
-            continue
+            continue  # nothing is on the cluster
         record = by_cluster.get(binding.cluster)
         snapshot = by_index.get(binding.resource_snapshot)
         if record is not None:  # its resources differ from the snapshot
@@ -202,7 +202,7 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
     content: dict[str, Any] = {}  # of clusters with differences from their snapshot
     for binding in bindings:
         rendered = applied.on_cluster.get(binding.cluster)
-        if rendered is None:  # nothing is there
+        if rendered is None:  # no resources on the cluster
             continue
         objects = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides

@@ -335,8 +335,8 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     namespaces = collect_namespace_names(chain.from_iterable(lists))
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
-            continue  # a hub with namespaces of others, and with a dry run
-        missing: dict[str, list[Manifest]] = {}
+            continue  # a real hub: others create namespaces there, and a dry run checks them
+        missing: dict[str, list[Manifest]] = {}  # by namespace
         for manifest in manifests:
             has_namespace = not manifest.namespace or manifest.namespace in namespaces
             if not has_namespace and not is_reserved_namespace(manifest.namespace):

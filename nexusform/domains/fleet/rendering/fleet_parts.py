@@ -156,7 +156,7 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
     for change in plan.changes:
         placement = str(change.address)
         if placement not in placements or change.sensitive_after:
-            continue
+            continue  # no placement with bindings, or hidden values
         statuses = {"placement_statuses": get_value_at_path(change.after, "placement_statuses")}
         for status in () if has_unknown_part(statuses) else read_status(statuses).clusters:
             if status.cluster and status.conditions and status.conditions[0].status == "False":  # Scheduled is first

@@ -36,7 +36,7 @@ _ACTION_TEXTS = {
 
 def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters."""
-    cluster, explanation = reason.cluster, reason.explanation  # "" for all clusters
+    cluster, explanation = reason.cluster, reason.explanation  # cluster "": all clusters
     clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
     current_facts = _describe_missing_and_unscheduled_clusters(reason)

@@ -151,8 +151,8 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
 def build_hub_attributes(
     reader: ManifestReader, argument: Path, attributes: Mapping[str, Any], *, expects_members: bool = True
 ) -> DataResult:
-    """Build the attributes of a hub from its objects; empty if they have errors. Problems are reported at the
-    argument. `expects_members`: a hub without members was not captured completely.
+    """Build the attributes of a hub from its objects, with problems; no attributes after an error. Problems refer to
+    `argument`. With `expects_members`, warn about placements without any member: the dump is incomplete.
     """
     manifests = reader.manifests
     missing = [*build_missing_snapshot_warnings(manifests), *build_missing_override_warnings(manifests)]
