@@ -23,7 +23,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         machines = site.list_schedulable(pool.zones)
         if not machines or not pool.new_numbers:
-            continue
+            continue  # no machine to compare, or nothing placed by this plan
         unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
         hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
         if not unlisted_machines:

@@ -121,7 +121,7 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
     placement_objects = created.get(ObservedPlacement(manifest).key, [])
     bindings = [_read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS]
     by_cluster: dict[str, ObservedBinding] = {}
-    for binding in bindings:  # None: not readable
+    for binding in bindings:  # None for an unreadable one
         # If an evicted binding is still in deletion, its successor on the cluster counts.
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
@@ -258,7 +258,7 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     """Yield a warning for each snapshot used by bindings but not captured, or only one for a kind missing entirely."""
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
-    users: dict[tuple[str, str, str], list[Manifest]] = {}
+    users: dict[tuple[str, str, str], list[Manifest]] = {}  # bindings by field, namespace and name of a snapshot
     for binding in _select_active_bindings(manifests):
         for key, snapshot_kinds in kinds.items():
             name = get_text(binding.body, "spec", key)
@@ -272,7 +272,7 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
         subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
         kind = kinds[key][BINDING_KINDS.index(first.kind)]
         if kind in reported_kinds:
-            continue
+            continue  # one warning covers a kind without any snapshot
         if kind in captured_kinds:
             text = f"{key} {name} was not captured, so its content is unknown. {subject} it."
         else:

@@ -235,7 +235,7 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove the pods of removed bindings, and predict those of bindings not `placed` yet."""
+    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet."""
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
@@ -253,7 +253,7 @@ def update_pod_predictions(
         iterations.progress(PlanningStage.PLACEMENTS, number, len(placement_bindings))
         for binding in bindings:
             state = members.get(binding.cluster)
-            key = (placement.address, binding.cluster)
+            key = (placement.address, binding.cluster)  # without a cluster, nodes are unknown: no prediction
             if state is not None and state.cluster is not None and key not in iterations.placed:
                 _predict_binding_pods(placement, binding, reached, state.cluster.id, pods, iterations.placed)
 

@@ -341,7 +341,7 @@ _OMITTED_NOTE: Final = (
 
 
 def render_fleet_svg(plan: Plan, verdict: str) -> str:
-    """Render placements as rows and clusters as columns, with the changes of bindings; "" without any."""
+    """Render placements as rows and clusters as columns, with the changes of bindings; "" without clusters."""
     matrix = build_fleet_matrix(plan)
     if not matrix.clusters:
         return ""

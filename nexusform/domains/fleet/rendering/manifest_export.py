@@ -275,7 +275,7 @@ def render_node_labels(plan: Plan) -> str:
         lines.append(f"\n# {change.address}; the kubectl context has the name of the cluster.")
         context = shlex.quote(str(attributes["name"]))
         nodes = attributes.get("nodes")
-        if not isinstance(nodes, Mapping):  # not known
+        if not isinstance(nodes, Mapping):  # unknown nodes
             continue
         for name, node in nodes.items():
             if node.get("role") == "Worker" and node.get("machine"):

@@ -422,7 +422,7 @@ def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: P
     for name, amount in (("max_unavailable", budget.max_unavailable), ("min_available", budget.min_available)):
         if amount is not None and amount.value < 0:
             problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
-    if placement_type is not PlacementType.PICK_ALL:
+    if placement_type is not PlacementType.PICK_ALL:  # the further rules are for PickAll
         return problems
     start = "cluster resource placement policy type PickAll is not supported with"
     if budget.max_unavailable is not None:

@@ -147,8 +147,8 @@ def explain(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
-    """Explain every cluster: its pick in a replay of the cycles from these bindings, and the verdict of every rule at
-    the start of the last cycle (a cycle picks a batch of clusters).
+    """Explain every cluster: its pick in a replay of the cycles from `prior_bindings`, and each rule's verdict at the
+    start of the last cycle (a cycle picks a batch of clusters).
     """
     request = PlacementRequest(policy or Policy(), namespace)
     bindings = tuple(prior_bindings)
@@ -231,7 +231,7 @@ def _explain_members(
     request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _SchedulingReplay
 ) -> tuple[ClusterExplanation, ...]:
     """Explain every member, in name order: its rejections and scores at the start of the last cycle (`binding_table`),
-    and its pick in the `replay`. `ranks` are those of eligible members of a PickN, by name.
+    and its pick in the `replay`. `ranks` has (rank, margin) of eligible members by name; empty except for a PickN.
     """
     member_list, masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, masks) if _is_pick_n(request) else {}

@@ -162,7 +162,7 @@ def simulate_rollout(
     waves: list[RolloutWave] = []
     while True:
         pending = _group_pending_clusters(by_cluster, resource_snapshot, outdated)
-        if not any(pending):
+        if not any(pending):  # all clusters are up to date
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
         state = _WaveState(failed, unavailable, initial_readiness.is_trackable)
         wave = _build_next_wave(by_cluster, pending, strategy, target, state)

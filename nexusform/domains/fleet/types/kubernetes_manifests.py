@@ -219,8 +219,8 @@ def read_files(
 
 
 def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the computed attributes: objects by kind, and members. Of duplicates, the first one counts; report others,
-    unless the objects were observed on a hub.
+    """Return the computed attributes: objects by kind, and members. The first of some duplicates counts; later ones are
+    reported, unless the objects were observed on a hub.
     """
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}
