@@ -100,7 +100,7 @@ def _check_pool_order(
     """Return a finding for the first agent pool of a cluster placed before larger ones of the cluster."""
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
     candidate = _find_pool_before_larger(agent_pools)
-    if candidate is None:
+    if candidate is None:  # larger pools come first already
         return []
     pool, larger = candidate
     control_plane = [pool for pool in group.pools if pool.is_control_plane]

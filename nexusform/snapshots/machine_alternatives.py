@@ -120,7 +120,7 @@ def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]
 
 
 def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[ScheduledVm], cell: int) -> list[ScheduledVm]:
-    """Return the VMs to remove from one cell: the largest first, and no unnecessary ones."""
+    """Return the VMs to remove from one cell for a VM of `sku`: the largest first, and no unnecessary ones."""
     in_cell = sorted(
         (vm for vm in vms if cell in vm.placement.cells),
         key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),

@@ -280,7 +280,7 @@ def _build_pool(
 def _build_site(
     site: SitePlan, clusters: _ClusterCollector, layout: SiteLayout, claims: Mapping[str, ClaimDemand]
 ) -> SiteSnapshot:
-    """Build a site with its clusters; unmanaged VMs use capacity, too."""
+    """Build a site with its clusters, and with unmanaged VMs: VMs on its machines outside the clusters."""
     site_clusters = tuple(clusters.by_site.get(site.id, {}).values())
     pools = chain.from_iterable(cluster.pools for cluster in site_clusters)
     vms = chain.from_iterable(pool.vms for pool in pools)

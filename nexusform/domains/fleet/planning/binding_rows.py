@@ -320,7 +320,7 @@ def _build_run_steps(
     start_seconds: float = 0
     pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel
     stage, group = "", 0
-    conditions: list[str] = []  # waits and approvals not yet named by a step with clusters
+    conditions: list[str] = []  # waits and approvals since the last step with clusters
     for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0

@@ -66,9 +66,9 @@ def list_binding_feasibility(
     all_additions = [addition for row_additions in additions for addition in row_additions]
     for row, row_additions in zip(rows, additions, strict=True):
         capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
-        if len(row_additions) < len(row.missing_pools):  # the site of some pool is not known
+        if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
             capacities.add(_UNKNOWN)
-        # All pools are needed, so the worst capacity counts; none without missing nodes.
+        # All pools are needed, so the worst capacity counts; "" without missing nodes.
         worst = next((capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), "")
         yield replace(row, site_capacity=worst) if worst else row
 
@@ -200,7 +200,7 @@ def suggest_feasibility_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
     """Yield proposals for rows with pods without a node: pool counts (the missing nodes, then one more each), other
-    clusters for the first `limit` of these rows, and affinities without these clusters.
+    clusters for the first `limit` of the rows, and affinities leaving out the clusters of such rows.
     """
     waiting = [row for row in rows if row.is_waiting]
     for extra in range(_MAX_EXTRA_NODES):

@@ -205,7 +205,7 @@ def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
     """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
-    member changes queuing it. Its own edits are triggers of the first call only.
+    member changes queuing the placement. Its own edits are triggers of the first call only.
     """
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}

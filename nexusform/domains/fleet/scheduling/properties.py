@@ -104,8 +104,8 @@ class _PropertyBound(Struct, frozen=True):
 
 
 def find_contradictory_requirements(requirements: Iterable[PropertyRequirement]) -> str | None:
-    """Return why requirements on one property contradict each other; None if they do not. Malformed ones are
-    skipped; they have findings of their own.
+    """Return why requirements on one property contradict each other; None if they do not. Malformed requirements
+    are left out; other checks report them.
     """
     lower_bounds: list[_PropertyBound] = []
     upper_bounds: list[_PropertyBound] = []

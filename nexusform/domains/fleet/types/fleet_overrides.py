@@ -180,7 +180,7 @@ def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
 
 
 def _explain_forbidden_path(path: str) -> str:
-    """Return why a patch may not change the target of this JSON pointer; "" if it may."""
+    """Return why a patch may not change the target of `path`, a JSON pointer; "" if it may."""
     if not path:
         return "path cannot be empty"
     if not path.startswith("/"):

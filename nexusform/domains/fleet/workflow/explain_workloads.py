@@ -43,7 +43,7 @@ OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
 def explain_placements(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
-    """Explain the placements at an address; None without any, or if the name is no cluster and there are pods."""
+    """Explain the placements at an address, with errors; None without any, or if `name` is a pod and no cluster."""
     member_list = fleet.outcome.member_list
     placements = [p for a, p in fleet.outcome.placements.items() if pattern.is_match(a)]
     if not placements:
@@ -167,7 +167,7 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
 
 
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
-    """Explain placements, members, and pods of placements and manifests; None if the address has none of these."""
+    """Explain placements, members, and pods of placements and manifests; None for an address without any."""
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
         return None

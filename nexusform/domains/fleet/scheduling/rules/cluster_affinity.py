@@ -155,7 +155,7 @@ def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> t
 
 
 def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Return the points of one term for every member, and errors by position."""
+    """Return the points of one term by position of the member (0 if not selected), and errors by position."""
     size = len(member_list.members)
     selected_members = member_list.select_by_labels(term.preference.label_selector)
     if isinstance(selected_members, str):
