@@ -67,11 +67,11 @@ def _check_cluster_order(
 ) -> list[Diagnostic]:
     """Return a finding for every cluster created before larger ones; none if a better order gains nothing."""
     findings: list[Diagnostic] = []
-    gain = None  # measured once, for the order of all
+    gain = None  # measured once, for the order of all clusters
     for position, group in enumerate(new_groups):
         larger = [later for later in new_groups[position + 1 :] if later.memory_gib > group.memory_gib]
         if not larger:
-            continue
+            continue  # no larger cluster follows
         gain = gain or _measure_clusters(new_groups, pools, site)
         if gain.is_zero and not includes_costless:
             return []

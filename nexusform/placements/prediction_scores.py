@@ -199,7 +199,7 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
 
 
 def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
-    """Compute the score over all predictions; None without any."""
+    """Compute the score over all predictions except ties; None without any verified one."""
     has_worse_class = False  # with fewer correct predictions than its share
     total, certain = ShareClassScore(), ShareClassScore()
     for key, score in record.items():

@@ -222,7 +222,7 @@ class _ClusterCollector(Struct):
             return
         owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
         if owner is None or owner.site_id not in self.layout.sites:
-            return
+            return  # no demand, or an unknown site
         site = self.layout.sites[owner.site_id]
         vms = {(vm.pool, vm.number): vm for vm in resource_type.vms.list_existing_vms(site_object.attributes)}
         pools = tuple(

@@ -222,7 +222,7 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         message = get_text(condition, "message")
         if step == "Overridden":
             return OVERRIDE_FAILED, message
-        return WAITING if "has not yet completed" in message else FAILED, message  # the reason is the same for both
+        return WAITING if "has not yet completed" in message else FAILED, message  # both cases have one `reason`
     is_done = (conditions.get(name, {}).get("status") == "True" for name in ("Available", "DiffReported"))
     return READY if any(is_done) else WAITING, ""
 

@@ -248,7 +248,7 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals of a PickFixed policy (a list of clusters), with another cluster instead of the one of a row."""
+    """Yield proposals of a PickFixed policy (a list of clusters), with another cluster instead of the row's."""
     for row in rows:
         placement = outcome.placements[row.placement]
         if not _can_use_pick_fixed(placement):

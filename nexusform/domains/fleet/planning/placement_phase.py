@@ -196,7 +196,7 @@ def _build_instance_spec(
 def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
     """Yield errors for changes of an existing placement rejected by its hub."""
     previous, configuration, instance = spec.previous_configuration, spec.configuration, spec.instance
-    if previous is None:  # new
+    if previous is None:  # a new placement
         return
     changes = check_policy_change(previous.policy, configuration.policy)
     changes += check_strategy_change(previous.strategy, configuration.strategy)

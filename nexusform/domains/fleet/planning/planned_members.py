@@ -139,11 +139,11 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
     excluded = [str(item.address) for item in placements if item.block is None and not item.is_removed]
     for member in members:
         if member.planned is None or member.address is None:
-            continue
+            continue  # removed, or without configuration: no note to write
         instance = instances[member.address]
         if not excluded:
             instance.private = build_member_record(member.planned)
-        elif member.previous is None:  # others keep their record, so the change is found again
+        elif member.previous is None:  # else it keeps its record, so its change is found again
             still_unnotified = sorted(member.unnotified_placements.intersection(excluded))
             unnotified = excluded if member.is_rejoining else still_unnotified
             instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

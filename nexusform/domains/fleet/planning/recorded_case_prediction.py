@@ -41,7 +41,7 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     if is_edited or enqueue_placements(_read_members(snapshot["members"]), members, [watched]):
         result = run_scheduling_cycles(bindings, member_list, placement.policy, policy_snapshot)
         bindings = result.bindings
-        if result.status is not None:  # else it keeps its value
+        if result.status is not None:  # None: no cycle wrote a status, so `is_fulfilled` stays
             is_fulfilled = result.status.is_fulfilled
     selected = select_scheduled_bindings(bindings)
     scores = {

@@ -103,7 +103,7 @@ class HubIndex:
 def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest, ...]:
     """Return the hub objects selected by a placement, in selector order, each once."""
     by_key: dict[ObjectKey, Manifest] = {}
-    includes_all: dict[str, bool] = {}  # selected namespaces: whether all their objects are included
+    includes_all: dict[str, bool] = {}  # by selected namespace: True if all its objects are included
     for selector in placement.selectors:
         for manifest in hub.select_objects(selector, (placement.namespace,)):
             by_key.setdefault(manifest.identity, manifest)

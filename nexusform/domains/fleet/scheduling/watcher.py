@@ -134,7 +134,7 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     if old_member.labels != new_member.labels:
         return Trigger.CLUSTER_LABELS_CHANGED
-    if not set(old_member.taints) <= set(new_member.taints):  # added ones cannot make it eligible
+    if not set(old_member.taints) <= set(new_member.taints):  # added taints queue nothing
         return Trigger.TAINT_REMOVED
     old_figures = old_member.properties, old_member.resources, old_member.namespaces
     new_figures = new_member.properties, new_member.resources, new_member.namespaces

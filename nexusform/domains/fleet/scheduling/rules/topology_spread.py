@@ -51,7 +51,7 @@ def build_topology_domains(
         elif count == smallest and smallest != second:
             change = -1  # the only domain with the smallest count
         else:
-            change = 1 if count == largest else 0  # between both, neither changes
+            change = 1 if count == largest else 0  # between smallest and largest: the skew stays
         is_violated = largest - smallest + change > constraint.max_skew
         rows.append(SpreadDomain(members, change, is_violated))
     return tuple(rows)
@@ -65,7 +65,7 @@ def sort_spread_constraints(request: PlacementRequest) -> tuple[TopologySpreadCo
 def evaluate_constraints(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> SpreadVerdict:
-    """Return the rejected members by constraint, and the topology spread scores of the others."""
+    """Return the rejected members by constraint, and the members not rejected by topology spread score."""
     rejected_by_constraint: list[tuple[TopologySpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
     for constraint in sort_spread_constraints(request):
