@@ -34,10 +34,10 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses on forgotten VMs, control planes without quorum, empty pools, workloads without replicas."""
+    """Yield clauses on VMs lost or forgotten, control planes near or below quorum, pools and workloads down."""
     yield from describe_lost_vms(plan)
-    down: Counter[tuple[str, str]] = Counter()
-    growth: Counter[tuple[str, str]] = Counter()
+    down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
+    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by the same key
     for row in plan.placements:
         if row.kind != VM or row.pool != _CONTROL_PLANE:
             continue

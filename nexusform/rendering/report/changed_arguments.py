@@ -104,9 +104,9 @@ def _build_clauses(
     """
     clauses: list[str] = []
     for child in tree.children:
-        if child.symbol and _is_configurable(child.name, schema):
+        if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
             clauses += texts.get(child.name) or [f"{child.name} {_format_changed_value(child)}"]
-    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # names of equally changed blocks, by (symbol, clauses)
     for block in tree.blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None

@@ -147,9 +147,9 @@ class Comparison(Struct, frozen=True):
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
-        """Compare the nested blocks of one type: repeated ones without labels like list elements, others by label."""
+        """Return a node per nested block of one type; repeated blocks without labels pair like list elements."""
         old, new = old_body.get(name), new_body.get(name)
-        if new is UNKNOWN:  # so are the number of blocks and their labels
+        if new is UNKNOWN:  # the number of blocks and their labels are unknown as well: one node for all
             return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
         if not old and not new:
             return []
@@ -227,7 +227,7 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the parts with these names; keep those that differ or must be shown. The caller adds the symbol."""
+        """Compare the named parts; return a node with the changed and always shown ones. The caller adds the symbol."""
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
         important_names = frozenset() if is_map else _IMPORTANT

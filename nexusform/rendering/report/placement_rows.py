@@ -344,13 +344,13 @@ def _build_run_lines(
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for rows with the same action, trigger, effect and states; states precede or replace locations."""
     first_row = run[0]
-    state_before, state_after = _get_states(first_row)
+    state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
     effect, state = compute_effect(first_row), describe_state(first_row)
     waiting_state = "" if effect is Effect.RECREATED else state  # then the state is `predicted`, part of the verb
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
-    if origin == target:  # both were shortened to racks, or there is neither
+    if origin == target:  # both were shortened to the same racks, or both are empty
         source_racks = _collect_racks(row.source for row in run)
         if source_racks and source_racks == _collect_racks(row.target for row in run):
             target = "the same racks"

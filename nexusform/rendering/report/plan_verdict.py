@@ -48,7 +48,7 @@ def build_headline(plan: Plan) -> str:
     placements and the destroyed count: `3 VMs are re-created on other machines`. A failed plan has its first error.
     """
     if plan.is_failed:
-        # The first reason of a failed plan and the number of others.
+        # The first error and the number of others; broken separation rules come before other errors.
         reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
         reasons += map(format_title, select_own_errors(plan))
         if not reasons:
