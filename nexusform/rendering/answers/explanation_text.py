@@ -77,10 +77,10 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack. Without a
-    candidate there are only the filters.
+    """Yield a name and a sentence per step of the choice, with second best candidates and rejected machines of the
+    chosen rack. If no machine remains, yield the filters only.
     """
-    clauses: dict[str, list[str]] = {}
+    clauses: dict[str, list[str]] = {}  # texts of the filters by name of their line
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
@@ -88,7 +88,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     for line, texts in clauses.items():
         yield line, f"{opening}{', '.join(texts)}"
         opening = ""
-    if explanation.placement is None:
+    if explanation.placement is None:  # no machine passed the filters
         return
     yield from _describe_choice("3 rack", explanation.racks, explanation.tied_racks)
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)

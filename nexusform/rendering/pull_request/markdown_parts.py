@@ -154,12 +154,12 @@ class ReportPart(Struct, frozen=True):
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
-    """Join the parts with blank lines in at most `max_bytes` bytes, including the newline."""
+    """Join the parts with blank lines in at most `max_bytes` bytes; truncate or drop the least important ones first."""
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}
     if _measure_size(texts.values()) <= max_bytes:
         return "\n\n".join(texts.values()) + "\n"
-    cuts: list[str] = []
+    cuts: list[str] = []  # titles of truncated parts for the final note
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
         if cuts and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)]) <= max_bytes:
             break

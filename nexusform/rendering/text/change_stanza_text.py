@@ -212,11 +212,11 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
 
 
 def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
-    """Group stanzas that differ in the object's own names only."""
-    texts: dict[str, str] = {}
-    other_addresses: dict[str, list[str]] = {}
+    """Group stanzas with equal texts apart from names of the object; show the first text and the other addresses."""
+    texts: dict[str, str] = {}  # first stanza of each group, by its text with the names masked
+    other_addresses: dict[str, list[str]] = {}  # of the further objects, by the same key
     for change, stanza in pairs:
-        if stanza is None:
+        if stanza is None:  # nothing to show for the change
             continue
         text = render_stanza(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)

@@ -489,14 +489,14 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render mark, id, subjects, text and locations of an entry, with the longest text to fit the lines."""
+    """Render an entry with the longest version of its text within the allowed lines; else cut the shortest version."""
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
     max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
     subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
     location = escape_control_characters(_format_locations(entry.locations))
-    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT
+    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT  # start of the text
     # The subjects of a warning, all of them listed, may need further lines.
     max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []
