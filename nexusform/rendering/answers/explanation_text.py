@@ -198,8 +198,8 @@ def build_explanation_report(
     is_long: bool = False,
     is_folded: bool = True,
 ) -> Report:
-    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report also
-    lists the ranked candidates and the rejected machines; a VM without a location always has the latter.
+    """Build the steps of the choice for the VM `name`. `facts` come first, `sections` on other locations last. A long
+    report adds the ranked candidates and the rejected machines; for a VM without a location every one lists the latter.
     """
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement
@@ -298,7 +298,7 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
-    """Describe the machines available after one change."""
+    """Return a sentence on the machines with capacity after the change `need`; None: without one, but ranked lower."""
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.
         minimum = min(len(alternative.removed_vms) for alternative in alternatives)

@@ -197,7 +197,7 @@ def _build_change_sides(
 
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    """Build the drift with current addresses; in a refresh-only plan also moves."""
+    """Yield objects changed outside of nexusform, by current address; in a refresh-only plan also moved addresses."""
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:

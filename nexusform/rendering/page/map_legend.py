@@ -166,7 +166,7 @@ def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) 
 
 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
-    """Render the meaning of outlines and signs; the `unmarked` kind (of most VMs) has no sign."""
+    """Render the meaning of outlines and signs. VMs of the most frequent kind `unmarked` have no sign on the map."""
     parts: list[Markup] = []
     signs = (
         ("placed", "+", "placed"),

@@ -194,7 +194,7 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the outcome of a VM, or "" if its mark is enough."""
+    """Return the outcome of a VM as text, such as a loss of its machine; "" if its mark on the map says the same."""
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)

@@ -224,9 +224,9 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
 
 
 def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
-    """Yield the VMs of pools, including removed ones."""
-    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
-    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+    """Yield each VM of a pool of the state once, before or after the plan, with the certainty of its location."""
+    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # VMs before the plan
+    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # VMs after the plan
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)

@@ -43,8 +43,8 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Parse the lines of a unified diff (`git diff`, the code host's `.diff`)."""
-    lines: dict[str, set[int]] = {}
+    """Return the numbers of added and unchanged lines in the hunks of a unified diff by file; none of deleted files."""
+    lines: dict[str, set[int]] = {}  # by path
     # The file, the number of its next line, and the remaining lines of the hunk.
     path, number, lines_left = "", 0, 0
     for line in text.splitlines():

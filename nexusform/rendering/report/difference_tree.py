@@ -171,7 +171,7 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block; it does not exist on a side with None."""
+        """Compare one nested block; `old` or `new` is None if it is created or deleted. `label`: "" without labels."""
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
         if old is None:

@@ -192,7 +192,7 @@ def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> s
 
 
 def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
-    """Return the texts of runs of keys, numbers before strings, each with its number of keys."""
+    """Return (text, number of keys) per run of keys such as `0..3`, numbers before strings."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
     if len(numbers) == len(keys):
@@ -428,7 +428,7 @@ def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool, or of several similar ones with a table each."""
+    """Build the row of one pool (a single table) or of several similar pools (a table each): `12 x 3` VMs."""
     first_table = tables[0]
     per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))

@@ -244,7 +244,7 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Format the reason of the change, its import id and its previous address."""
+    """Return the reason of the change, its import id and its previous address; "" if it has none of them."""
     notes = []
     if change.action is Action.FORGET:
         is_machine_action = change.address.type == MACHINE_ACTION_TYPE  # no object to destroy

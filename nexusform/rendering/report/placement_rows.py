@@ -204,7 +204,7 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return the total, then one summary per kind if there are several kinds."""
+    """Return a summary of all placements; then one per kind of object, unless all are of one kind."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
@@ -495,7 +495,7 @@ def _format_row_locations(row: PlacementChange, location_formatter: LocationForm
 
 
 def _format_run_label(rows: Sequence[PlacementChange]) -> str:
-    """Format names with one prefix as `prefix-0..3,5`; list or count other names."""
+    """Return the names as `prefix-0..3,5`; without a common prefix the names or, if many, the first and a count."""
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
         return format_count(len(rows), run_noun)

@@ -379,7 +379,7 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the changed VMs, moved and new ones one by one unless there are many."""
+    """Build the section of changed VMs with an item per moved or new VM; similar VMs share one if there are many."""
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches

@@ -214,8 +214,8 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
-    """Yield each separation rule violated in some outcome, then the other rules together."""
-    satisfied = []
+    """Yield a sentence per rule violated in the plan or a sample, then one for all rules never violated."""
+    satisfied = []  # verdicts of rules never violated
     for verdict in verdicts:
         if verdict.satisfied == "always":
             satisfied.append(verdict)

@@ -120,7 +120,7 @@ class _DifferenceRenderer:
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Render the text right of `=`; with `show_null` a deleted value has an arrow to `null`."""
+        """Return the text right of `=`, of several lines if nested; `show_null`: with an arrow from a deleted value."""
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
         if node.kind is NodeKind.CONDENSED:

@@ -82,7 +82,7 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
 
 
 def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
-    """Render the address, the file with the source lines, and the known values."""
+    """Render the address, the file with its source lines, and the values in the expression; no file without one."""
     address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
     lines = wrap_line(f"  with {address},", 7, width) if address else []
     if subject is None:

@@ -323,7 +323,7 @@ def _render_horizontal_rule(paint: Painter, width: int) -> str:
 
 
 def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
-    """Render changes made outside of nexusform and their consequences."""
+    """Render changes made outside of nexusform and a note on the response of the plan; [] without such changes."""
     if not view.drift_stanzas:
         return []
     from nexusform.rendering.text.change_stanza_text import render_stanza
@@ -343,7 +343,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 
 
 def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
-    """Render the legend and every stanza; one sentence for a failed plan."""
+    """Render the legend and a stanza per changed object; [] without any. A failed plan has one sentence instead."""
     if view.plan.is_failed:
         # Changes planned before an error may result from it and would hide it.
         return [FAILED]
@@ -380,7 +380,7 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
 
 
 def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
-    """Return a sentence about the certainty of all placed VMs; [] without any."""
+    """Return a sentence on the certainty of the predicted locations of all placed VMs; [] without any."""
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
     plan = view.plan
