@@ -179,7 +179,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
 def _build_change_sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
-    """Build both sides of a change with masks of unknown and sensitive parts."""
+    """Build `actions`, both sides of a change, and masks of their unknown and sensitive parts; `show`: unredacted."""
     before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
         # Redact values sensitive on either side on both sides; the marks below differ.

@@ -190,7 +190,7 @@ _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", C
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; if too long, all by count; nameless ones always so."""
+    """Format changed parts by name: `"1" added, "8" removed`; by count if too long, and always parts without a name."""
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     names, counts = [], []
     for symbol, verb in _PART_VERBS.items():

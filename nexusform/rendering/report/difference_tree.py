@@ -461,7 +461,7 @@ _NAMED_KINDS: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, 
 
 
 def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
-    """Return the tree with its parts in source order; others follow by name. List elements keep their order."""
+    """Return the tree with its named parts in source order; parts missing in the source follow. Lists keep theirs."""
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:

@@ -408,7 +408,7 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
-        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}
+        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}  # one text if equal on all
         clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None

@@ -35,7 +35,7 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Return the changed fields of two YAML or JSON texts by object; () if one is invalid or too long, or no field."""
+    """Return the changed fields of YAML or JSON texts by object; () if one is invalid or too long, or none differ."""
     before, after = _parse_objects(old), _parse_objects(new)
     if not before or not after:
         return ()

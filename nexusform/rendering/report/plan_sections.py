@@ -379,7 +379,7 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM; similar VMs share one if there are many."""
+    """Build the section of changed VMs with an item per moved or new VM; if there are many, similar VMs share items."""
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches
@@ -392,7 +392,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
-    others = [item for item in items if item.symbol not in ("~", "+")]  # neither moved nor new
+    others = [item for item in items if item.symbol not in ("~", "+")]  # pools have many new VMs
     return replace(section, groups=(ItemGroup("", (*map(_build_item, listed), *others)),))
 
 

@@ -209,7 +209,7 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return the sentence for a plan without changes and a description of the comparison."""
+    """Return (sentence, description of the comparison) for a plan without changes, by the reason for having none."""
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:
         return _UNFINISHED
@@ -301,7 +301,7 @@ _MAX_NAMES = 5
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Describe how a plan was evaluated, or return "" if it is not recorded."""
+    """Return if the evaluation was sandboxed and its files, servers and programs; "" for a plan without this record."""
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

@@ -76,7 +76,7 @@ def build_headline(plan: Plan) -> str:
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
-    """Return the numbers of changed objects; without any, a clause about moves, outputs or refreshes."""
+    """Return a clause per kind of change with its number of objects; without any, one on drift, renames or outputs."""
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(count_resource_changes(plan), verbs, strict=True) if count]
     if objects:

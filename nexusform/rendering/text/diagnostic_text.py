@@ -222,7 +222,7 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 
 
 def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:
-    """Extract the source lines of a diagnostic's subject and context; None if the file is missing or too short."""
+    """Extract the source lines of a diagnostic's subject; None without subject or file, or if the file is too short."""
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:
