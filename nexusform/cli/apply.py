@@ -315,7 +315,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
     """Apply a saved plan after its checks, or end its interrupted apply without steps left. Return the exit code."""
-    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None without any
+    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no unfinished apply is readable
     if (
         remaining_steps is not None
         and remaining_steps.was_interrupted

@@ -206,7 +206,7 @@ def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Refer
 
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
-    """Yield the references in the argument or nested blocks of that name."""
+    """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
     for labels in ((), ("label",)):  # nested blocks without and with a label
         parts, _ = decode_body(block.body, BodySchema({name: False}, {name: labels}), partial=True)
         for argument in parts.attributes.values():  # at most one, and then there is no block of its name

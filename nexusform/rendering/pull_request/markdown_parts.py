@@ -192,7 +192,7 @@ def _measure_size(texts: Collection[str]) -> int:
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
-    """Return the part with as many first lines as fit, or None if too few fit."""
+    """Return the part with as many first lines as fit; None if none fits, `max_bytes` is small or it must be whole."""
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
     low, high = 0, len(part.lines)  # a binary search, as the renderer may change the size of each line

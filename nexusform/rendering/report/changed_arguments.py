@@ -164,7 +164,7 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 
 def _format_changed_value(node: DifferenceNode) -> str:
-    """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
+    """Format the change of a scalar, or of the parts of a set, map or object (`2 added`); else return `changed`."""
     if node.kind is NodeKind.LEAF:
         text = _format_scalar_change(node)
     elif node.kind is NodeKind.SENSITIVE:

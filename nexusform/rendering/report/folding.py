@@ -290,8 +290,8 @@ def _format_key(key: Key) -> str:
 
 
 def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
-    """Fold blocks of one type without keys by runs of names."""
-    by_name: Mapping[str, int] = {addresses[member].name: member for member in members}
+    """Fold blocks of one type without keys by runs of names; `members` are positions in `addresses`."""
+    by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
     if len(by_name) < len(members):  # deposed objects share an address
         return [FoldedAddresses((member,), str(addresses[member])) for member in members]
     folds: list[FoldedAddresses] = []

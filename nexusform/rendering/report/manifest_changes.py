@@ -100,7 +100,7 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """Return the innermost differences: of values that are not both mappings or both lists, or if one is empty."""
+    """Return the innermost differences by path. Nonempty mappings or lists on both sides are compared by part."""
     if old == new and (old.__class__ is bool) == (new.__class__ is bool):  # in Python, 1 equals True
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)

@@ -392,7 +392,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
-    others = [item for item in items if item.symbol not in ("~", "+")]  # pools have many new VMs
+    others = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs: see `build_new_pool_section`
     return replace(section, groups=(ItemGroup("", (*map(_build_item, listed), *others)),))
 
 
@@ -430,7 +430,7 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups without lines of new VMs, if there are many: the table of pools replaces them."""
+    """Return the groups; if new VMs are many and not all requested, without their lines: the pool table has them."""
     if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
         return list(groups)
     selected = []

@@ -150,7 +150,7 @@ def _render_rows_as_records(
 
 
 def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
-    """Join clauses by commas, as many per line as fit; longer ones are wrapped."""
+    """Yield lines of clauses joined by commas, as many per line as fit; wrap a clause longer than a line."""
     line = ""
     for clause in clauses:
         if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it
