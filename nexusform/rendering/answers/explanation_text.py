@@ -229,7 +229,7 @@ REMOVAL_FORM: Final = RecordForm(
 
 
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
-    """Build a table of the candidates, the best first."""
+    """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
     lines: list[str] = []
     tied_count = sum(1 for candidate in ranked if candidate.digest)  # a digest decides ties with the best
     if tied_count:

@@ -163,7 +163,7 @@ class _ReferenceAnalysis:
         return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """Return the references in one output of a called module, or in all of them."""
+        """Return the references in the module output named by `reference`, or in all outputs if it names none."""
         name, *steps = reference.steps
         call = module.calls.get(str(name))
         key: Key = None

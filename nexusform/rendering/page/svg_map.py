@@ -323,7 +323,7 @@ _MARK_SIGNS: Final = {
 
 
 def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapSizes) -> list[Markup]:
-    """Render the part of a cell used by a VM, with its key if it fits."""
+    """Render the part of a cell used by a VM in the style of its cluster, with sign and cluster key if they fit."""
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
         return [build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)]

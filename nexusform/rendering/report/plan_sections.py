@@ -75,7 +75,7 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
 
 
 def build_site_section(view: PlanReportData) -> Section:
-    """Build a row per changed site and a line for the others; nothing for a single site."""
+    """Build a row per changed site and a line for unchanged sites; no section for a single site or without changes."""
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
@@ -409,7 +409,7 @@ def build_placement_section(view: PlanReportData) -> Section:
 
 
 def build_single_vm_section(view: PlanReportData) -> Section:
-    """Build the moved and few new VMs one by one, with the share of samples with the same machine."""
+    """Build a row per moved VM, and per new VM unless they are many, with the share of samples on its machine."""
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)

@@ -96,7 +96,7 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 
 def _format_reason(change: Change) -> str:
-    """Return the reason of the action in brackets; "" without one."""
+    """Return the reason of the action in brackets; "" if it has none or the headline contains it (FORGET)."""
     address = change.address
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"

@@ -90,7 +90,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block; blocks unknown before apply are a leaf."""
+        """Render the lines of a nested block; a node for blocks unknown before apply is a leaf: one line."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -134,7 +134,7 @@ class _DifferenceRenderer:
         return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
-        """Render the first line, the lines between, and the last one without its margin."""
+        """Return (first line, lines between, last line without its margin); a value of one line has no others."""
         match node.kind:
             case NodeKind.LEAF:
                 return self._render_leaf(node), [], ""

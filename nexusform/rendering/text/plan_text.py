@@ -198,7 +198,7 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Render the notes, the next step, the decision block, and the counts."""
+    """Render the notes, the next step, the decision block and the counts; for a failed plan the decision block only."""
     plan, width = view.plan, options.width
     # There is something to decide: a change, or a result that was requested.
     has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
