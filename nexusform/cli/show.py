@@ -105,7 +105,7 @@ def show(arguments: ShowArguments) -> int:
 
 
 def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
-    """Print the configuration of the directory as JSON, as `tofu show -config -json`."""
+    """Print the configuration of the directory as JSON, as `tofu show -config -json`; return 1 for errors, else 0."""
     from nexusform.rendering.json.json_configuration import build_configuration_document
     from nexusform.rendering.json.json_document import write_json
     from nexusform.workflow.opening.command_context import load_project_configuration

@@ -204,7 +204,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site of a plan."""
+    """Build the map of a site of a plan, including VMs of its inventory managed outside of the plan."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(

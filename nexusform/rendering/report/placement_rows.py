@@ -371,7 +371,7 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
 def _build_recreation_line(
     run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
 ) -> PlacementLine:
-    """Build one line for re-created nodes of a pool, batch by batch or all at once."""
+    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target."""
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
     counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]

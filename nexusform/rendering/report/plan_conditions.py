@@ -61,7 +61,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
     """Yield a line per suggested fix, with the bindings that run after it."""
-    bindings: dict[str, list[Feasibility]] = {}
+    bindings: dict[str, list[Feasibility]] = {}  # solved ones by text of the fix
     for row in rows:
         for fix in row.suggested_fixes:
             bindings.setdefault(fix["text"], []).append(row)

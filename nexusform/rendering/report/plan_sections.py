@@ -63,7 +63,7 @@ def build_note_section(view: PlanReportData) -> Section:
 
 
 def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
-    """Build the lines about machines out of service and feasible placements."""
+    """Build lines on machines out of service, their planned actions and feasible placements; no section without any."""
     plan = view.plan
     machines = chain.from_iterable(site.machines for site in plan.sites)
     has_statuses = any(machine.facts.status is not None for machine in machines)

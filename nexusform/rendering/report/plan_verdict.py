@@ -89,7 +89,7 @@ def _describe_object_changes(plan: Plan) -> list[str]:
 
 
 def describe_rejection(plan: Plan) -> str:
-    """Return the rules, errors and guard rails that block applying, in this order, or ""."""
+    """Return the rules, errors and guard rails blocking an apply, in this order; "" if nothing blocks it."""
     if not plan.is_rejected:
         return ""
     reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]

@@ -140,7 +140,7 @@ def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[
 def _render_rows_as_records(
     table: Table, headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Painter, width: int
 ) -> list[str]:
-    """Render a wide table as a few lines per row."""
+    """Render a table wider than `width` as lines per row: its first cell, then `header: value` clauses and its note."""
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
