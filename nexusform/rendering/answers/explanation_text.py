@@ -406,7 +406,7 @@ def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:
 
 
 def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
-    """Build racks, zones, causes and objects of one pool."""
+    """Build a section on one pool: VMs per rack, zones, triggers of the placements, and names of its objects."""
     counts = pool.table.actual_vms_per_rack
     racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
     zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"

@@ -354,7 +354,7 @@ _KINDS: Final = {"input_variable": "var"}
 
 
 def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
-    """Yield the kinds and addresses of the unchecked conditions of a destroy plan."""
+    """Yield (kind, address) of the conditions unchecked by a destroy plan; nothing for other plans."""
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
     for module in list_modules(configuration.root):

@@ -40,7 +40,7 @@ _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOV
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """Build the whole document; for a failed plan without its changes."""
+    """Build the data of the page; for a plan with errors without its changes and placements."""
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
     shared: list[dict[str, Any]] = []

@@ -34,7 +34,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses on VMs lost or forgotten, control planes near or below quorum, pools and workloads down."""
+    """Yield clauses on forgotten VMs losing their machine, weak control planes, and pools and workloads down."""
     yield from describe_lost_vms(plan)
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
     growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by the same key
@@ -95,8 +95,8 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
-    """Yield a clause on the downtime of a workload if all of its pods are down at once; each of them is disturbed. The
-    drain of a workload protected by a PodDisruptionBudget waits for new pods.
+    """Yield a clause on a workload without any pod for some time or permanently; nothing if a pod is up at any time.
+    The drain of a workload protected by a PodDisruptionBudget (`is_protected`) waits for new pods.
     """
     if not replicas.effects:  # pods are only removed and created
         if replicas.removed and replicas.new:  # otherwise the workload is deleted or new

@@ -104,7 +104,7 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old = format_figure(before) if before else "-"  # "-": a new site
+        old = format_figure(before) if before else "-"  # "-": the site is new
         new = format_figure(after) if after else "-"
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
         yield _CapacityTableRow(label, old, new, is_worse)

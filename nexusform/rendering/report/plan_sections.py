@@ -249,7 +249,7 @@ def build_rollout_section(view: PlanReportData) -> Section:
 
 
 def _build_step_row(step: RolloutStep) -> Row:
-    """Build the row of a step: its earliest start, its stage or wave, and its action."""
+    """Build the row of a rollout step: its earliest start, its stage (of a rolling update: wave), and its action."""
     start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
     if not step.stage:  # a rolling update instead of a staged run
         stage = f"wave {step.group}"
