@@ -215,7 +215,7 @@ def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> in
 
 
 def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
-    """Finish an interrupted apply before a new plan; return 0 if nothing prevents the plan."""
+    """Finish an interrupted apply before a new plan; return 0 if the new plan can follow, else an exit code."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
         # There is none, or an unreadable journal may belong to one: only -discard drops it.
@@ -237,7 +237,7 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
 
 
 def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
-    """Resume the last apply, or that of PLANFILE."""
+    """Resume the last apply; with `planfile` only if it applied that plan. Return the exit code."""
     job = _create_apply_job(flags)
     context = flags.create_context()
     remaining_steps, backend, problems = open_remaining_steps(context)
@@ -315,7 +315,7 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
 
 def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
     """Apply a saved plan after its checks, or end its interrupted apply without steps left. Return the exit code."""
-    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
+    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no unfinished apply is readable
     if (
         remaining_steps is not None
         and remaining_steps.was_interrupted
@@ -416,7 +416,7 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 
 
 def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
-    """Prompt whether to apply the plan; return whether it is approved."""
+    """Prompt whether to apply the plan; return whether the answer is `yes`. Without an answer on stdin it is not."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):

@@ -114,7 +114,7 @@ class Command(click.Command):
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
-        """Return a hint for an unexpected argument: a switch needs "=", an id needs its flag."""
+        """Return a hint for an unexpected argument (a switch needs "=", an id its flag, a directory -chdir) or ""."""
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
         previous_word = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
         for flag in flags:
@@ -147,10 +147,10 @@ class Command(click.Command):
     def _rewrite_single_dash_flag(
         self, ctx: click.Context, word: str, flags: Mapping[str, Flag], following: Iterator[str]
     ) -> list[str]:
-        """Rewrite one flag with its value from the following words. Raises a usage error."""
+        """Return the words of one flag for click; its value may be the next of `following`. Raises a usage error."""
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in _HELP_FLAGS:
-            ctx.meta[_HELP_KEY] = value == "all"
+            ctx.meta[_HELP_KEY] = value == "all"  # True: the help lists all commands
             return ["--help"]
         flag = flags.get(name)
         if flag is None:
@@ -215,7 +215,7 @@ class RemovedCommandError(click.ClickException):
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:
-    """Apply `-chdir=DIR`, `-version` and help before the command; return the remaining command line."""
+    """Apply `-chdir=DIR` before the command; return the remaining line, with `-version` and help as click expects."""
     while arguments and arguments[0].startswith("-"):
         name, equals, value = arguments[0].lstrip("-").partition("=")
         if name in ("version", "v"):

@@ -116,7 +116,7 @@ def _list_outputs(_taken: Sequence[str]) -> list[str]:
 
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
-    """List values of `-site`, `-rack`, `-machine` or `-cluster`: names, or ids of duplicate names."""
+    """List values of `-site`, `-rack`, `-machine` or `-cluster`: the name of each object, or its id if ambiguous."""
     if flag[0] == "machine":
         racks = _list_attributes_of_type("nexus_rack")
         machines = chain.from_iterable(rack.get("machines") or () for rack in racks)

@@ -108,7 +108,7 @@ def _print_expression_value(screen: Screen, session: ExpressionConsole, expressi
 def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
     """Read expressions until the end of input; unfinished ones continue on the next line."""
     _enable_line_editing(session)
-    pending = ""
+    pending = ""  # lines of an unfinished expression
     while True:
         try:
             line = input(": " if pending else "> ")

@@ -107,7 +107,7 @@ def _create_context(arguments: ImportArguments) -> CommandContext:
 
 
 def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
-    """Import everything of a source, and write its configuration."""
+    """Import all objects of a source (a directory or hub), and write their configuration; return the exit code."""
     if arguments.address:
         raise click.UsageError("-from imports whole sites. Remove ADDRESS and ID.")
     if not arguments.generate_config_out:

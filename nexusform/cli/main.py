@@ -231,8 +231,8 @@ def _is_current_directory_deleted() -> bool:
 
 
 def _run_command(arguments: Sequence[str]) -> int:
-    """Run the command of a line; return its exit code."""
-    remaining: list[str] = []
+    """Run the command of a line; return its exit code, 1 after printing an expected error or at an interrupt."""
+    remaining: list[str] = []  # the line after global options; the command is first
     start_access_record()
     try:
         remaining = apply_global_options(list(arguments))

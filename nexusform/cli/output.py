@@ -46,7 +46,7 @@ def output(arguments: OutputArguments) -> int:
 
 
 def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
-    """Print all outputs as JSON, with sensitive values, or as text; return the exit code."""
+    """Print all outputs as JSON (including sensitive values) or as text; return the exit code 0, also without any."""
     if arguments.as_json:
         document = {}
         for name, state in sorted(outputs.items()):

@@ -254,7 +254,7 @@ def _run_plan(
 
 
 def _create_comparison_with_previous_plan(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
-    """Return a function to add the comparison with the plan of -previous, or a warning if it is unreadable."""
+    """Return a function to add a comparison with the plan at `path` or, if unreadable, a warning; "": no change."""
     if not path:
         return lambda plan: plan  # unchanged
     from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous
@@ -305,7 +305,7 @@ def _plan_and_report(
     arguments: PlanArguments,
     signer: Signer | None,
 ) -> Plan:
-    """Make the plan, save it if requested, and report it."""
+    """Make the plan, save it if requested, and report it; return it with guard rails and program checks applied."""
     with display.reporter.track_planning():
         result = run.plan(replace(options, allows_state_only=True))
         plan = result.plan
@@ -325,7 +325,7 @@ def _plan_and_report(
 
 
 def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
-    """Parse -check-with. Raises a usage error."""
+    """Return the locations of checker programs by checker name. Raises a usage error, always in a sandboxed run."""
     from nexusform.workflow.program_checks import CHECKERS
 
     programs: dict[str, str] = {}

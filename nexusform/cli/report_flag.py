@@ -49,7 +49,7 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
     for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
-            if source_url:  # it takes precedence over the variables
+            if source_url:  # a flag takes precedence over the variables of the host
                 return CodeOrigin(source_url, commit=commit)
             repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
             directory = _get_path_in_clone(environment.get(host.clone, ""))

@@ -105,7 +105,7 @@ def show(arguments: ShowArguments) -> int:
 
 
 def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
-    """Print the configuration of the directory as JSON, as `tofu show -config -json`."""
+    """Print the configuration of the directory as JSON, as `tofu show -config -json`; return 1 for errors, else 0."""
     from nexusform.rendering.json.json_configuration import build_configuration_document
     from nexusform.rendering.json.json_document import write_json
     from nexusform.workflow.opening.command_context import load_project_configuration
@@ -123,7 +123,7 @@ def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
 
 
 def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
-    """Show one summary of several saved plans."""
+    """Print or write one summary of several saved plans; return 1 if one of them cannot be read, else 0."""
     from nexusform.rendering.answers.plan_set_report import build_plan_set_report
     from nexusform.rendering.pull_request.report_markdown import render_report_markdown
     from nexusform.rendering.text.report_text import render_report_text

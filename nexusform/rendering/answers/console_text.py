@@ -42,7 +42,7 @@ _MAX_TYPE_LENGTH: Final = 40
 
 def render_value(value: Value, indent: int = 0) -> str:
     """Render a value as text, with placeholders for sensitive and unknown values."""
-    if indent > 2 * _MAX_DEPTH:
+    if indent > 2 * _MAX_DEPTH:  # two columns per level
         return TOO_DEEP
     if value.raw is UNKNOWN:
         return KNOWN_AFTER_APPLY
@@ -115,7 +115,7 @@ def _escape_line(line: str) -> str:
 
 def render_type(value_type: Type, indent: int = 0) -> str:
     """Render a type as text, one attribute or element per line."""
-    if indent > 4 * _MAX_DEPTH:
+    if indent > 4 * _MAX_DEPTH:  # four columns per level
         return TOO_DEEP
     if isinstance(value_type, ObjectType):
         lines = [
@@ -148,7 +148,7 @@ def render_trace(part: TracedExpression, width: int) -> str:
 
 
 def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Iterator[str]:
-    """Yield the lines of a part: its expression with the result beside or below, then its reasons and parts."""
+    """Yield the lines of a part: expression, result, reasons for an unknown, sensitive or no value, inner parts."""
     margin = " " * indent
     line_width = max(width - indent - 4, 30)  # deep parts exceed the width rather than become narrower
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
@@ -202,7 +202,7 @@ def _describe_known_parts(value: Value) -> str:
 
 
 def build_trace_document(part: TracedExpression) -> dict[str, Any]:
-    """Build the tree as JSON data, without sensitive and not fully known values."""
+    """Build the tree of expressions as JSON data; the value of a part is omitted if sensitive or not fully known."""
     value, span = part.value, part.span
     document: dict[str, Any] = {"expression": part.text}
     if span is not None:

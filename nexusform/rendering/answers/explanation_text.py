@@ -77,10 +77,10 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack. Without a
-    candidate there are only the filters.
+    """Yield a name and a sentence per step of the choice, with second best candidates and rejected machines of the
+    chosen rack. If no machine remains, yield the filters only.
     """
-    clauses: dict[str, list[str]] = {}
+    clauses: dict[str, list[str]] = {}  # texts of the filters by name of their line
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
@@ -88,7 +88,7 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     for line, texts in clauses.items():
         yield line, f"{opening}{', '.join(texts)}"
         opening = ""
-    if explanation.placement is None:
+    if explanation.placement is None:  # no machine passed the filters
         return
     yield from _describe_choice("3 rack", explanation.racks, explanation.tied_racks)
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
@@ -198,8 +198,8 @@ def build_explanation_report(
     is_long: bool = False,
     is_folded: bool = True,
 ) -> Report:
-    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report also
-    lists the ranked candidates and the rejected machines; a VM without a location always has the latter.
+    """Build the steps of the choice for the VM `name`. `facts` come first, `sections` on other locations last. A long
+    report adds the ranked candidates and the rejected machines; for a VM without a location every one lists the latter.
     """
     steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
     placement = explanation.placement
@@ -229,7 +229,7 @@ REMOVAL_FORM: Final = RecordForm(
 
 
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
-    """Build a table of the candidates, the best first."""
+    """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
     lines: list[str] = []
     tied_count = sum(1 for candidate in ranked if candidate.digest)  # a digest decides ties with the best
     if tied_count:
@@ -298,7 +298,7 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
-    """Describe the machines available after one change."""
+    """Return a sentence on the machines with capacity after the change `need`; None: without one, but ranked lower."""
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.
         minimum = min(len(alternative.removed_vms) for alternative in alternatives)
@@ -406,7 +406,7 @@ def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:
 
 
 def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
-    """Build racks, zones, causes and objects of one pool."""
+    """Build a section on one pool: VMs per rack, zones, triggers of the placements, and names of its objects."""
     counts = pool.table.actual_vms_per_rack
     racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
     zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"

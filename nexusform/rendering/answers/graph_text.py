@@ -29,7 +29,7 @@ def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
 
 
 def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
-    """Return the edges not implied by longer paths, once and in node order; a graph with a cycle keeps all."""
+    """Return the edges not implied by longer paths, once and in node order; all for a cycle or a very large graph."""
     position = {node: number for number, node in enumerate(nodes)}
     drawable: set[Edge] = set()
     for node, dependency in edges:

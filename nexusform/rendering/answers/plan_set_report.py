@@ -84,7 +84,7 @@ def _build_plan_row(named_plan: _NamedPlan) -> Row:
 
 
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:
-    """Build the capacity before and after on every site with figures."""
+    """Yield a section with the capacity per plan before and after; nothing if no plan has such figures."""
     rows: list[Row] = []
     for named_plan in named_plans:
         table, _ = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)

@@ -45,7 +45,7 @@ def build_expression_document(expression: Expression) -> dict[str, Any]:
 
 
 def list_references(references: Iterable[Traversal]) -> list[str]:
-    """List each traversal and its prefixes down to the referenced object, longest first."""
+    """List each reference (`a.b.c[0]`) and its prefixes down to the object (`a.b`), longest first, without repeats."""
     texts: dict[str, None] = {}
     for reference in references:
         prefixes = [reference.root.name]
@@ -170,7 +170,7 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 
 def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    """Build the arguments and nested blocks of a body."""
+    """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored."""
     labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Diagnostics were reported when the configuration was loaded.

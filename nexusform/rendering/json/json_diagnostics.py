@@ -105,7 +105,7 @@ SPAN: Final = RecordForm(Span, "filename start end")
 
 
 def _build_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any] | None:
-    """Build the source lines of a diagnostic, or None without any."""
+    """Build the source lines of a diagnostic with its values and function; None if it has no readable source."""
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         return None

@@ -179,7 +179,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
 def _build_change_sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
-    """Build both sides of a change with masks of unknown and sensitive parts."""
+    """Build `actions`, both sides of a change, and masks of their unknown and sensitive parts; `show`: unredacted."""
     before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
         # Redact values sensitive on either side on both sides; the marks below differ.
@@ -197,7 +197,7 @@ def _build_change_sides(
 
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    """Build the drift with current addresses; in a refresh-only plan also moves."""
+    """Yield objects changed outside of nexusform, by current address; in a refresh-only plan also moved addresses."""
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:
@@ -354,7 +354,7 @@ _KINDS: Final = {"input_variable": "var"}
 
 
 def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
-    """Yield the kinds and addresses of the unchecked conditions of a destroy plan."""
+    """Yield (kind, address) of the conditions unchecked by a destroy plan; nothing for other plans."""
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
     for module in list_modules(configuration.root):

@@ -163,7 +163,7 @@ class _ReferenceAnalysis:
         return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """Return the references in one output of a called module, or in all of them."""
+        """Return the references in the module output named by `reference`, or in all outputs if it names none."""
         name, *steps = reference.steps
         call = module.calls.get(str(name))
         key: Key = None
@@ -206,7 +206,7 @@ def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Refer
 
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
-    """Yield the references in the argument or nested blocks of that name."""
+    """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
     for labels in ((), ("label",)):  # nested blocks without and with a label
         parts, _ = decode_body(block.body, BodySchema({name: False}, {name: labels}), partial=True)
         for argument in parts.attributes.values():  # at most one, and then there is no block of its name

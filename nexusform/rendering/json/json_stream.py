@@ -129,7 +129,7 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
 
 
 def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
-    """Yield the drift events; in a refresh-only plan also moves."""
+    """Yield an event per object changed outside of nexusform; in a refresh-only plan also one per moved address."""
     current_addresses = dict(plan.address_moves)
     for drift in plan.drift:
         # An object changed outside of nexusform, under its current address.

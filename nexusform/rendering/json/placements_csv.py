@@ -28,7 +28,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
     # The common location columns, then those of other kinds in the rows.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
-    seen_classes: set[type[ObjectLocation]] = set()
+    seen_classes: set[type[ObjectLocation]] = set()  # location classes with columns in the table
     for location in chain.from_iterable((row.source, row.target) for row in rows):
         if location is not None and type(location) not in seen_classes:
             seen_classes.add(type(location))
@@ -39,7 +39,7 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     location_columns = [f"{side}_{name}" for side in ("from", "to") for name in names]
     table.writerow([*_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS])
     for row in rows:
-        certainty: tuple[object, ...] = ("", "", "")
+        certainty: tuple[object, ...] = ("", "", "")  # of rack, machine and rack count; "" = not computed
         if row.certainty is not None:
             certainty = (row.certainty.rack, row.certainty.machine, row.certainty.rack_count)
         table.writerow(

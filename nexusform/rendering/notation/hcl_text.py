@@ -67,7 +67,7 @@ def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
 
 
 def _render_value(plain: Any, value_type: Type, indent: int) -> str:
-    """Render a value of limited depth."""
+    """Render a value of limited depth as an expression; lines after the first are indented by `indent` spaces."""
     if plain.__class__ is str and "\n" in plain:
         return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:

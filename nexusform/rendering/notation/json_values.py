@@ -170,7 +170,7 @@ def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) 
 def _write_bracketed_parts(
     brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: BinaryOutput, margin: bytes, *, pretty: bool
 ) -> None:
-    """Write parts with their prefixes between brackets."""
+    """Write (prefix, value) pairs between brackets; the prefix is the name with a colon in an object, else empty."""
     out.write(brackets[:1])
     inner = margin + _INDENT
     line_start = b"\n" + inner if pretty else b""

@@ -52,7 +52,7 @@ def join_markup(*parts: Part) -> Markup:
 
 
 def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
-    """Yield the text of every part, escaped unless it is markup."""
+    """Yield the text of every part, escaped unless it is markup; None is empty, and lists are flattened."""
     for part in parts:
         if isinstance(part, Markup):
             yield str(part)
@@ -63,7 +63,7 @@ def _escape_parts(parts: Iterable[Part]) -> Iterable[str]:
 
 
 def _render_attributes(attributes: dict[str, Any]) -> str:
-    """Render ` name="value"` for every attribute with a value."""
+    """Render ` name="value"` per attribute; ` name` for True, nothing for None and False."""
     texts = []
     for name, value in attributes.items():
         if value is None or value is False:

@@ -142,7 +142,7 @@ def _build_verdict(view: PlanReportData, report: Report) -> Markup:
 
 
 def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
-    """Return the lines of placements by kind, and of changed objects."""
+    """Return the lines `Placements` (counts by kind; absent without any) and `Plan`; [] for a failed plan."""
     plan = view.plan
     if plan.is_failed:
         return []

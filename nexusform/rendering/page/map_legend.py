@@ -103,7 +103,7 @@ _ENTRY_HEIGHT: Final = 18
 
 
 def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
-    """Build the patterns used by the maps."""
+    """Build the fill patterns of the clusters on the maps, and the hatching of machines closed to new VMs."""
     used_names: set[str] = set()
     for site in maps:
         used_names |= {style.pattern_name for style in build_cluster_styles(site.clusters).values()}
@@ -166,7 +166,7 @@ def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) 
 
 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
-    """Render the meaning of outlines and signs; the `unmarked` kind (of most VMs) has no sign."""
+    """Render the meaning of outlines and signs. VMs with the mark `unmarked` (None: none) have no sign on the map."""
     parts: list[Markup] = []
     signs = (
         ("placed", "+", "placed"),

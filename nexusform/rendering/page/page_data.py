@@ -40,7 +40,7 @@ _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOV
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """Build the whole document; for a failed plan without its changes."""
+    """Build the data of the page; for a plan with errors without its changes and placements."""
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
     shared: list[dict[str, Any]] = []
@@ -194,7 +194,7 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the outcome of a VM, or "" if its mark is enough."""
+    """Return the outcome of a VM as text, such as a loss of its machine; "" if its mark on the map says the same."""
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)

@@ -138,7 +138,7 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     parts: list[Markup] = []
     detail_lines = [line for line in diagnostic.detail.split("\n") if line.strip()]
     for is_code, lines in groupby(detail_lines, key=lambda line: line.startswith("  ")):
-        if is_code:
+        if is_code:  # indented lines
             parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
         else:
             parts += [build_element("p", render_inline_code(line)) for line in lines]

@@ -122,7 +122,7 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """Build a key of at most four characters per cluster: the distinct part of the name, else a number."""
+    """Return a key by cluster: name without the common prefix, or a number if one is too long; a dot for `OUTSIDE`."""
     names = [name for name in clusters if name != OUTSIDE]
     prefix_length = _measure_common_prefix(names)
     keys = {name: name[prefix_length:] for name in names}
@@ -204,7 +204,7 @@ def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, l
 
 
 def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> SiteMap:
-    """Build the map of a site of a plan."""
+    """Build the map of a site of a plan, including VMs of its inventory managed outside of the plan."""
     # VMs of a newly read inventory existed before, so none of them is placed.
     unmanaged = [
         MapVm(
@@ -224,9 +224,9 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
 
 
 def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
-    """Yield the VMs of pools, including removed ones."""
-    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
-    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+    """Yield each VM of the pools before or after the plan once, with the certainty of its location."""
+    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # VMs before the plan
+    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # VMs after the plan
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)

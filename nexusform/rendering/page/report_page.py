@@ -66,7 +66,7 @@ def render_report_page(
 
 
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
-    """Build the main part of the page of an answer."""
+    """Build the main part of the page of an answer: verdict and facts, `pictures`, numbered sections, `appendix`."""
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
         kind, label = IMPACT_STYLES[report.impact]
@@ -109,7 +109,7 @@ def build_plan_section(section: Section, short_title: str = "", appendix: Part =
 
 
 def _build_body(section: Section) -> list[Part]:
-    """Build the contents of a section."""
+    """Build the contents of a section: tables, lines, commands, items, findings and code, without absent ones."""
     tables: list[Part] = [_build_table(table, section.title) for table in section.all_tables]
     if len(tables) > 1:
         tables = [build_element("div", tables, class_="side-by-side")]

@@ -323,7 +323,7 @@ _MARK_SIGNS: Final = {
 
 
 def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapSizes) -> list[Markup]:
-    """Render the part of a cell used by a VM, with its key if it fits."""
+    """Render the part of a cell used by a VM in the style of its cluster, with sign and cluster key if they fit."""
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
         return [build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)]
@@ -430,7 +430,7 @@ class RackOverviewDrawing:
         return parts
 
     def _render_rack(self, rack: MapRack) -> list[Markup]:
-        """Render a rack: tooltip, name, and a box with its VMs."""
+        """Render a rack after the plan: tooltip, name, and a box with the number of VMs and a bar of used memory."""
         remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
         vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)

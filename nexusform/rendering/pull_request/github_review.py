@@ -43,8 +43,8 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Parse the lines of a unified diff (`git diff`, the code host's `.diff`)."""
-    lines: dict[str, set[int]] = {}
+    """Return the numbers of added and unchanged lines in the hunks of a unified diff by file; none of deleted files."""
+    lines: dict[str, set[int]] = {}  # by path
     # The file, the number of its next line, and the remaining lines of the hunk.
     path, number, lines_left = "", 0, 0
     for line in text.splitlines():
@@ -111,7 +111,7 @@ def _build_suggestions(
 def _build_suggestion(
     diagnostic: Diagnostic, remedy_text: str, edit: TextEdit, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> dict[str, Any] | None:
-    """Build a suggestion of one edit, or None if its lines are not in the diff."""
+    """Build a suggestion of one edit; None if its lines are not in the diff, or its text contains a bot command."""
     first_line, last_line = edit.span.start.line, edit.span.end.line
     path = diff.find_path(edit.span.filename)
     if not path or not diff.contains_lines(path, first_line, last_line):

@@ -154,12 +154,12 @@ class ReportPart(Struct, frozen=True):
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
-    """Join the parts with blank lines in at most `max_bytes` bytes, including the newline."""
+    """Join the parts with blank lines in at most `max_bytes` bytes; truncate or drop the least important ones first."""
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}
     if _measure_size(texts.values()) <= max_bytes:
         return "\n\n".join(texts.values()) + "\n"
-    cuts: list[str] = []
+    cuts: list[str] = []  # titles of truncated parts for the final note
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
         if cuts and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)]) <= max_bytes:
             break
@@ -192,7 +192,7 @@ def _measure_size(texts: Collection[str]) -> int:
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
-    """Return the part with as many first lines as fit, or None if too few fit."""
+    """Return the part with as many first lines as fit; None if none fits, `max_bytes` is small or it must be whole."""
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
     low, high = 0, len(part.lines)  # a binary search, as the renderer may change the size of each line

@@ -199,12 +199,12 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render the lines of the picture, at most MAX_WIDTH wide; none without changed racks."""
+    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without such racks."""
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []
     by_existence = group_by(racks, lambda rack: rack.existed_before)
-    existing, new = by_existence.get(True, []), by_existence.get(False, [])
+    existing, new = by_existence.get(True, []), by_existence.get(False, [])  # changed racks
     # New racks of many sites are usually alike: the first site is an example.
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]
@@ -235,7 +235,7 @@ def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render one rack: its name, the slots above, and a line per existing side."""
+    """Render VMs per machine of one rack: a line of slot numbers, one before and one after; a new rack: after only."""
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []

@@ -187,7 +187,7 @@ def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[
 
 
 def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
-    """Yield the items of groups as tables, or as one list."""
+    """Yield a block of lines per table of items; without `item_headers` one list of all items instead."""
     if not section.item_headers:
         lines: list[str] = []
         for group in section.groups:

@@ -36,8 +36,8 @@ def build_findings_document(findings: Sequence[Finding], version: str = "") -> d
 
 
 def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:
-    """Build one run of findings; `blocks` maps addresses to the lines of resources."""
-    first_diagnostics: dict[str, Diagnostic] = {}
+    """Build the SARIF log with one run of findings; `blocks` maps addresses to the source spans of resources."""
+    first_diagnostics: dict[str, Diagnostic] = {}  # by rule id
     for finding in findings:
         first_diagnostics.setdefault(finding.diagnostic.id, finding.diagnostic)
     rules = [_build_rule_descriptor(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]

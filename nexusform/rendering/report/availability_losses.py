@@ -34,10 +34,10 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses on forgotten VMs, control planes without quorum, empty pools, workloads without replicas."""
+    """Yield clauses on forgotten VMs losing their machine, weak control planes, and pools and workloads down."""
     yield from describe_lost_vms(plan)
-    down: Counter[tuple[str, str]] = Counter()
-    growth: Counter[tuple[str, str]] = Counter()
+    down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
+    growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by the same key
     for row in plan.placements:
         if row.kind != VM or row.pool != _CONTROL_PLANE:
             continue
@@ -82,7 +82,7 @@ class _Replicas(Struct):
 def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     """Yield workloads without any pod for some time or permanently."""
     removal_times = _compute_removal_times(plan)
-    workloads: dict[tuple[str, str], _Replicas] = {}
+    workloads: dict[tuple[str, str], _Replicas] = {}  # by (address, workload name)
     for row in plan.placements:
         if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # `pool` is the workload of a pod
             _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
@@ -95,8 +95,8 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
-    """Yield the downtime of a workload without undisturbed replicas, if there is one. The drain of a protected workload
-    (by a PodDisruptionBudget) waits for new pods.
+    """Yield a clause on a workload without any pod for some time or permanently; nothing if a pod is up at any time.
+    The drain of a workload protected by a PodDisruptionBudget (`is_protected`) waits for new pods.
     """
     if not replicas.effects:  # pods are only removed and created
         if replicas.removed and replicas.new:  # otherwise the workload is deleted or new
@@ -135,8 +135,8 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
         if upgrade.is_rolling:
             for pool in upgrade.pools:
                 batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
-    removed_counts: Counter[tuple[str, str, str]] = Counter()
-    batches: dict[int, _RemovalTime] = {}
+    removed_counts: Counter[tuple[str, str, str]] = Counter()  # nodes so far, by (site id, cluster, pool)
+    batches: dict[int, _RemovalTime] = {}  # by id of the row
     nodes = {node: row for node, row in index_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
     rows = {id(row): row for row in nodes.values()}  # each once
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):

@@ -54,15 +54,15 @@ def build_capacity_table(
     if not rows_by_site:
         return None, ""
     figures = _build_site_figures(rows_by_site, other_capacity)
-    changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]
-    shown = figures if has_unchanged or not changed else changed
+    changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]  # ids
+    shown = figures if has_unchanged or not changed else changed  # ids of the sites in the table
     sites_by_figures = group_by(shown, lambda site: (rows_by_site[site][0].sku, figures[site]))
     groups = [
         _EqualSites(format_names(rows_by_site[site][0].site for site in sites), len(sites), site_figures)
         for (_, site_figures), sites in sites_by_figures.items()
     ]
     groups.sort(key=lambda group: not group.has_worse_figure)
-    if len(groups) == 1:
+    if len(groups) == 1:  # the first header has the names of the sites, else each row
         scope = groups[0].names if groups[0].sites == 1 else f"{groups[0].names}, each"
         table_rows = _build_rows(groups[0].figures)
     else:
@@ -104,7 +104,7 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old = format_figure(before) if before else "-"  # a new site
+        old = format_figure(before) if before else "-"  # "-": the site is new
         new = format_figure(after) if after else "-"
         is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
         yield _CapacityTableRow(label, old, new, is_worse)

@@ -122,7 +122,7 @@ _Side: TypeAlias = Mapping[str, Any] | None
 def _build_condensed_texts(
     before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
-    """Return texts such as `(53 to place, see below)` for an object's placement maps, unless only figures change."""
+    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full."""
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)

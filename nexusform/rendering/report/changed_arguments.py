@@ -104,9 +104,9 @@ def _build_clauses(
     """
     clauses: list[str] = []
     for child in tree.children:
-        if child.symbol and _is_configurable(child.name, schema):
+        if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
             clauses += texts.get(child.name) or [f"{child.name} {_format_changed_value(child)}"]
-    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    blocks: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # names of equally changed blocks, by (symbol, clauses)
     for block in tree.blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None
@@ -164,7 +164,7 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 
 def _format_changed_value(node: DifferenceNode) -> str:
-    """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
+    """Format the change of a scalar, or of the parts of a set, map or object (`2 added`); else return `changed`."""
     if node.kind is NodeKind.LEAF:
         text = _format_scalar_change(node)
     elif node.kind is NodeKind.SENSITIVE:
@@ -190,7 +190,7 @@ _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", C
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; by count if that is too long or a part has no name."""
+    """Format changed parts by name: `"1" added, "8" removed`; by count if too long, and always parts without a name."""
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     names, counts = [], []
     for symbol, verb in _PART_VERBS.items():

@@ -142,7 +142,7 @@ _CHANGES: Final = tuple(action for action in PlacementAction if action is not Pl
 
 
 def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
-    """Yield the clusters of changed VMs if there are very many clusters."""
+    """Yield one clause on the clusters of changed VMs; nothing for few clusters or without changed VMs."""
     pools = chain.from_iterable(site.pools for site in plan.sites)
     total = len({pool.cluster for pool in pools})
     rows = select_vm_rows(plan, *_CHANGES)
@@ -241,7 +241,7 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> Iterator[str]:
     if not decision.upgrades:
         return
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
-    names: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade
     for upgrade in decision.upgrades:
         name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
         names.setdefault(upgrade.result, []).append(name)
@@ -281,7 +281,7 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause about the placed VMs."""
+    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any."""
     placed, racks, machines = figures.vms, figures.exact_rack_counts, figures.exact_machines
     if not placed:
         return

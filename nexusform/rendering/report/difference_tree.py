@@ -147,9 +147,9 @@ class Comparison(Struct, frozen=True):
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
-        """Compare the nested blocks of one type: repeated ones without labels like list elements, others by label."""
+        """Return a node per nested block of one type; repeated blocks without labels pair like list elements."""
         old, new = old_body.get(name), new_body.get(name)
-        if new is UNKNOWN:  # so are the number of blocks and their labels
+        if new is UNKNOWN:  # the number of blocks and their labels are unknown as well: one node for all
             return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
         if not old and not new:
             return []
@@ -171,7 +171,7 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block; it does not exist on a side with None."""
+        """Compare one nested block; `old` or `new` is None if it is created or deleted. `label`: "" without labels."""
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
         if old is None:
@@ -227,7 +227,7 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the parts with these names; keep those that differ or must be shown. The caller adds the symbol."""
+        """Compare the named parts; return a node with the changed and always shown ones. The caller adds the symbol."""
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
         important_names = frozenset() if is_map else _IMPORTANT
@@ -461,7 +461,7 @@ _NAMED_KINDS: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, 
 
 
 def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
-    """Return the tree with its parts in source order; others follow by name. List elements keep their order."""
+    """Return the tree with its named parts in source order; parts missing in the source follow. Lists keep theirs."""
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:

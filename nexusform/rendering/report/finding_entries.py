@@ -88,12 +88,12 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_findings_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Split items into listed ones and, by id, remaining ones: of more than a dozen of an id, only the first few."""
+    """Return (listed items, remaining items by id). If an id has more than a dozen, only its first few are listed."""
     listed_items: list[T] = []
     remaining_items: dict[str, list[T]] = {}
     items = list(items)
     total_counts = Counter(item.id for item in items)
-    counts: Counter[str] = Counter()
+    counts: Counter[str] = Counter()  # items so far, by id
     for item in items:
         counts[item.id] += 1
         is_one_of_many = total_counts[item.id] > MAX_SAME_ID and counts[item.id] > _SHOWN_PER_ID

@@ -192,7 +192,7 @@ def _format_bracketed_keys(keys: Sequence[int | str], texts: Sequence[str]) -> s
 
 
 def _group_keys_into_runs(keys: Sequence[int | str]) -> list[tuple[str, int]]:
-    """Return the texts of runs of keys, numbers before strings, each with its number of keys."""
+    """Return (text, number of keys) per run of keys such as `0..3`, numbers before strings."""
     numbers = sorted(key for key in keys if isinstance(key, int))
     texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
     if len(numbers) == len(keys):
@@ -290,8 +290,8 @@ def _format_key(key: Key) -> str:
 
 
 def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
-    """Fold blocks of one type without keys by runs of names."""
-    by_name: Mapping[str, int] = {addresses[member].name: member for member in members}
+    """Fold blocks of one type without keys by runs of names; `members` are positions in `addresses`."""
+    by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
     if len(by_name) < len(members):  # deposed objects share an address
         return [FoldedAddresses((member,), str(addresses[member])) for member in members]
     folds: list[FoldedAddresses] = []
@@ -408,7 +408,7 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
-        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}
+        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}  # one text if equal on all
         clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
@@ -428,7 +428,7 @@ def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool, or of several similar ones with a table each."""
+    """Build the row of one pool (a single table) or of several similar pools (a table each): `12 x 3` VMs."""
     first_table = tables[0]
     per_rack = list(chain.from_iterable(table.actual_vms_per_rack.values() for table in tables))
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))

@@ -35,13 +35,13 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Return the changed fields of YAML or JSON by object; nothing for invalid, very long or reformatted texts."""
+    """Return the changed fields of YAML or JSON texts by object; () if one is invalid or too long, or none differ."""
     before, after = _parse_objects(old), _parse_objects(new)
     if not before or not after:
         return ()
     changes: list[FieldChange] = []
     keys = list({**before, **after})
-    title_counts = Counter((kind, name) for _, _, kind, name in keys)
+    title_counts = Counter((kind, name) for _, _, kind, name in keys)  # above 1: in several namespaces
     for key in keys:
         _, namespace, kind, name = key
         # The namespace is part of the title if the name is ambiguous: `Deployment shop/web`.
@@ -49,7 +49,7 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
         title = f"{kind} {full_name}".strip()
         if key in before and key in after:
             changes += _compare_fields(title, before[key], after[key])
-        else:
+        else:  # the whole object is added or removed
             old_text, new_text = _format_value(before.get(key, _ABSENT)), _format_value(after.get(key, _ABSENT))
             changes.append(FieldChange(title, "", old_text, new_text))
     return tuple(changes)
@@ -100,7 +100,7 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """Return the innermost differences: of values that are not both mappings or both lists, or if one is empty."""
+    """Return the innermost differences by path. Nonempty mappings or lists on both sides are compared by part."""
     if old == new and (old.__class__ is bool) == (new.__class__ is bool):  # in Python, 1 equals True
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)
@@ -113,7 +113,7 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
 
 
 def _split_into_parts(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a mapping or the items of a list by name or position; None for other values."""
+    """Return a mapping itself, or the items of a list by `[name]`, else by `[position]`; None for other values."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, list):

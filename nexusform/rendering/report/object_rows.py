@@ -135,7 +135,7 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
 
 
 def _build_fold_shape(fold: ObjectFold) -> object:
-    """Return a value, equal for instances of blocks to fold; single and deposed objects have their own."""
+    """Return a value equal for blocks to fold; a fold of one object or of deposed objects differs from all others."""
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
         return id(fold)  # equal to no other
@@ -244,7 +244,7 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Format the reason of the change, its import id and its previous address."""
+    """Return the reason of the change, its import id and its previous address; "" if it has none of them."""
     notes = []
     if change.action is Action.FORGET:
         is_machine_action = change.address.type == MACHINE_ACTION_TYPE  # no object to destroy

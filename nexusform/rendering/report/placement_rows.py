@@ -204,7 +204,7 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return the total, then one summary per kind if there are several kinds."""
+    """Return a summary of all placements; then one per kind of object, unless all are of one kind."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
@@ -344,13 +344,13 @@ def _build_run_lines(
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for rows with the same action, trigger, effect and states; states precede or replace locations."""
     first_row = run[0]
-    state_before, state_after = _get_states(first_row)
+    state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
     effect, state = compute_effect(first_row), describe_state(first_row)
     waiting_state = "" if effect is Effect.RECREATED else state  # then the state is `predicted`, part of the verb
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
-    if origin == target:  # both were shortened to racks, or there is neither
+    if origin == target:  # both were shortened to the same racks, or both are empty
         source_racks = _collect_racks(row.source for row in run)
         if source_racks and source_racks == _collect_racks(row.target for row in run):
             target = "the same racks"
@@ -371,7 +371,7 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
 def _build_recreation_line(
     run: Sequence[PlacementChange], simultaneous_pools: frozenset[tuple[str, str, str]]
 ) -> PlacementLine:
-    """Build one line for re-created nodes of a pool, batch by batch or all at once."""
+    """Build one line for re-created nodes of a pool, with counts in place and on other machines as its target."""
     ordered = sorted(run, key=_get_sort_key)
     in_place = sum(compute_effect(row) is Effect.RECREATED for row in run)
     counts = [(len(run) - in_place, "on other machines"), (in_place, "in place")]
@@ -495,7 +495,7 @@ def _format_row_locations(row: PlacementChange, location_formatter: LocationForm
 
 
 def _format_run_label(rows: Sequence[PlacementChange]) -> str:
-    """Format names with one prefix as `prefix-0..3,5`; list or count other names."""
+    """Return the names as `prefix-0..3,5`; without a common prefix the names or, if many, the first and a count."""
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
         return format_count(len(rows), run_noun)

@@ -39,14 +39,14 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     """
     selected = [row for row in plan.feasibility if row.is_selected]
     placements = [(address, list(rows)) for address, rows in groupby(selected, key=lambda row: row.placement)]
-    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}
+    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # fail somewhere
     complete = {address for address, _ in placements} - incomplete
     if len(complete) > 1:
         names = format_list(address.name for address, _ in placements if address in complete)
         count = sum(row.placement in complete for row in selected)
         yield f"{names}: run on all {count:,} selected clusters"
     for address, rows in placements:
-        if len(complete) < 2 or address not in complete:
+        if len(complete) < 2 or address not in complete:  # the others share the line above
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
@@ -61,7 +61,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
     """Yield a line per suggested fix, with the bindings that run after it."""
-    bindings: dict[str, list[Feasibility]] = {}
+    bindings: dict[str, list[Feasibility]] = {}  # solved ones by text of the fix
     for row in rows:
         for fix in row.suggested_fixes:
             bindings.setdefault(fix["text"], []).append(row)
@@ -204,7 +204,7 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
         capacity = capacities.get(site_id)
         if capacity is not None:
-            reduced = capacity.free_interval_after_rack_loss
+            reduced = capacity.free_interval_after_rack_loss  # of the largest SKU, as `free_interval`
             sentences.append(f"Capacity without them: {capacity.free_interval} ({reduced} with one rack down).")
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)

@@ -63,7 +63,7 @@ def build_note_section(view: PlanReportData) -> Section:
 
 
 def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
-    """Build the lines about machines out of service and feasible placements."""
+    """Build lines on machines out of service, their planned actions and feasible placements; no section without any."""
     plan = view.plan
     machines = chain.from_iterable(site.machines for site in plan.sites)
     has_statuses = any(machine.facts.status is not None for machine in machines)
@@ -75,7 +75,7 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
 
 
 def build_site_section(view: PlanReportData) -> Section:
-    """Build a row per changed site and a line for the others; nothing for a single site."""
+    """Build a row per changed site and a line for unchanged sites; no section for a single site or without changes."""
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
@@ -249,7 +249,7 @@ def build_rollout_section(view: PlanReportData) -> Section:
 
 
 def _build_step_row(step: RolloutStep) -> Row:
-    """Build the row of a step: its earliest start, its stage or wave, and its action."""
+    """Build the row of a rollout step: its earliest start, its stage (of a rolling update: wave), and its action."""
     start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
     if not step.stage:  # a rolling update instead of a staged run
         stage = f"wave {step.group}"
@@ -379,7 +379,7 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the changed VMs, moved and new ones one by one unless there are many."""
+    """Build the section of changed VMs with an item per moved or new VM; if there are many, similar VMs share items."""
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches
@@ -392,7 +392,7 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     if not 0 < len(listed) <= MAX_LISTED_VMS:
         return section  # with similar VMs together
     items = chain.from_iterable(group.items for group in section.groups)
-    others = [item for item in items if item.symbol not in ("~", "+")]  # neither moved nor new
+    others = [item for item in items if item.symbol not in ("~", "+")]  # many new VMs: see `build_new_pool_section`
     return replace(section, groups=(ItemGroup("", (*map(_build_item, listed), *others)),))
 
 
@@ -409,7 +409,7 @@ def build_placement_section(view: PlanReportData) -> Section:
 
 
 def build_single_vm_section(view: PlanReportData) -> Section:
-    """Build the moved and few new VMs one by one, with the share of samples with the same machine."""
+    """Build a row per moved VM, and per new VM unless they are many, with the share of samples on its machine."""
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
@@ -430,7 +430,7 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups without lines of new VMs, if there are many: the table of pools replaces them."""
+    """Return the groups; if new VMs are many and not all requested, without their lines: the pool table has them."""
     if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
         return list(groups)
     selected = []

@@ -96,7 +96,7 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 
 def _format_reason(change: Change) -> str:
-    """Return the reason of the action in brackets; "" without one."""
+    """Return the reason of the action in brackets; "" if it has none or the headline contains it (FORGET)."""
     address = change.address
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
@@ -209,7 +209,7 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return the sentence for a plan without changes and a description of the comparison."""
+    """Return (sentence, description of the comparison) for a plan without changes, by the reason for having none."""
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:
         return _UNFINISHED
@@ -275,7 +275,7 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the trigger of a row, unless it is misleading."""
+    """Return the trigger of a placement as text; a clearer text or "" if the trigger by itself would mislead."""
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
@@ -301,7 +301,7 @@ _MAX_NAMES = 5
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Describe how a plan was evaluated, or return "" if it is not recorded."""
+    """Return if the evaluation was sandboxed and its files, servers and programs; "" for a plan without this record."""
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

@@ -48,7 +48,7 @@ def build_headline(plan: Plan) -> str:
     placements and the destroyed count: `3 VMs are re-created on other machines`. A failed plan has its first error.
     """
     if plan.is_failed:
-        # The first reason of a failed plan and the number of others.
+        # The first error and the number of others; broken separation rules come before other errors.
         reasons = [f"separation rule {rule} does not hold" for rule in list_blocking_rules(plan)]
         reasons += map(format_title, select_own_errors(plan))
         if not reasons:
@@ -76,7 +76,7 @@ def build_headline(plan: Plan) -> str:
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
-    """Return the numbers of changed objects; without any, a clause about moves, outputs or refreshes."""
+    """Return a clause per kind of change with its number of objects; without any, one on drift, renames or outputs."""
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(count_resource_changes(plan), verbs, strict=True) if count]
     if objects:
@@ -89,7 +89,7 @@ def _describe_object_changes(plan: Plan) -> list[str]:
 
 
 def describe_rejection(plan: Plan) -> str:
-    """Return the rules, errors and guard rails that block applying, in this order, or ""."""
+    """Return the rules, errors and guard rails blocking an apply, in this order; "" if nothing blocks it."""
     if not plan.is_rejected:
         return ""
     reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]
@@ -214,8 +214,8 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
-    """Yield each separation rule violated in some outcome, then the other rules together."""
-    satisfied = []
+    """Yield a sentence per rule violated in the plan or a sample, then one for all rules never violated."""
+    satisfied = []  # verdicts of rules never violated
     for verdict in verdicts:
         if verdict.satisfied == "always":
             satisfied.append(verdict)

@@ -89,7 +89,7 @@ def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
 
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
-    """Return `pool2: all 24 nodes are away at once (sku_changed).`."""
+    """Return `pool2: all 24 nodes are down at once (sku_changed).`, with the nodes up and a lack of capacity."""
     pools = []
     for pool in upgrade.pools:
         node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
@@ -113,7 +113,7 @@ def _format_verdict(upgrade: Upgrade) -> str:
 
 
 def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
-    """Return the number of simultaneously unavailable nodes and the minimum available."""
+    """Return how many nodes are down and up at least per pool without surge nodes; if all have them, their number."""
     pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
     if not pools_without_surge:
         maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)

@@ -90,7 +90,7 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block; blocks unknown before apply are a leaf."""
+        """Render the lines of a nested block; a node for blocks unknown before apply is a leaf: one line."""
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -120,7 +120,7 @@ class _DifferenceRenderer:
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Render the text right of `=`; with `show_null` a deleted value has an arrow to `null`."""
+        """Return the text right of `=`, of several lines if nested; `show_null`: with an arrow from a deleted value."""
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
         if node.kind is NodeKind.CONDENSED:
@@ -134,7 +134,7 @@ class _DifferenceRenderer:
         return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
-        """Render the first line, the lines between, and the last one without its margin."""
+        """Return (first line, lines between, last line without its margin); a value of one line has no others."""
         match node.kind:
             case NodeKind.LEAF:
                 return self._render_leaf(node), [], ""
@@ -212,11 +212,11 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
 
 
 def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
-    """Group stanzas that differ in the object's own names only."""
-    texts: dict[str, str] = {}
-    other_addresses: dict[str, list[str]] = {}
+    """Group stanzas with equal texts apart from names of the object; show the first text and the other addresses."""
+    texts: dict[str, str] = {}  # first stanza of each group, by its text with the names masked
+    other_addresses: dict[str, list[str]] = {}  # of the further objects, by the same key
     for change, stanza in pairs:
-        if stanza is None:
+        if stanza is None:  # nothing to show for the change
             continue
         text = render_stanza(stanza)
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)

@@ -82,7 +82,7 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
 
 
 def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
-    """Render the address, the file with the source lines, and the known values."""
+    """Render the address, the file with its source lines (if it has a position), and the values in the expression."""
     address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
     lines = wrap_line(f"  with {address},", 7, width) if address else []
     if subject is None:
@@ -139,7 +139,7 @@ def _truncate_start(text: str, width: int) -> str:
 
 
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
-    """Render the values of sub-expressions and the called function."""
+    """Render the values of sub-expressions and the called function; [] if the diagnostic has neither."""
     if not diagnostic.values and not diagnostic.function:
         return []
     bar = f"    {paint('│', 'grey')} "
@@ -222,7 +222,7 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 
 
 def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:
-    """Extract the source lines of a diagnostic's subject and context; None if the file is missing or too short."""
+    """Extract the source lines of a diagnostic's subject; None without subject or file, or if the file is too short."""
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:

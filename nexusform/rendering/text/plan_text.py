@@ -198,7 +198,7 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Render the notes, the next step, the decision block, and the counts."""
+    """Render the notes, the next step, the decision block and the counts; for a failed plan the decision block only."""
     plan, width = view.plan, options.width
     # There is something to decide: a change, or a result that was requested.
     has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
@@ -323,7 +323,7 @@ def _render_horizontal_rule(paint: Painter, width: int) -> str:
 
 
 def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
-    """Render changes made outside of nexusform and their consequences."""
+    """Render changes made outside of nexusform and a note on the response of the plan; [] without such changes."""
     if not view.drift_stanzas:
         return []
     from nexusform.rendering.text.change_stanza_text import render_stanza
@@ -343,7 +343,7 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 
 
 def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptions) -> list[str]:
-    """Render the legend and every stanza; one sentence for a failed plan."""
+    """Render the legend and a stanza per changed object; [] without any. A failed plan has one sentence instead."""
     if view.plan.is_failed:
         # Changes planned before an error may result from it and would hide it.
         return [FAILED]
@@ -380,7 +380,7 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
 
 
 def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
-    """Return a sentence about the certainty of all placed VMs; [] without any."""
+    """Return a sentence on the certainty of the predicted locations of all placed VMs; [] without any."""
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
     plan = view.plan
@@ -489,14 +489,14 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render mark, id, subjects, text and locations of an entry, with the longest text to fit the lines."""
+    """Render an entry with the longest version of its text within the allowed lines; else cut the shortest version."""
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
     max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
     subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
     location = escape_control_characters(_format_locations(entry.locations))
-    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT
+    column = _ID_COLUMNS if count_columns(label) + 2 <= _ID_COLUMNS else _BELOW_ID_INDENT  # start of the text
     # The subjects of a warning, all of them listed, may need further lines.
     max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
     lines: list[str] = []

@@ -54,7 +54,7 @@ def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -
 
 
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return `ADDR: Still creating... [id=X, 10s elapsed]` or the message of the provider."""
+    """Return the message of the provider, or without one `ADDR: Still reading... [id=X, 10s elapsed]`."""
     if step.message:
         return wrap_hanging(
             f"{paint(f'{_format_name(step)}:', 'bold')} {escape_control_characters(step.message)}", width

@@ -37,7 +37,7 @@ MAX_FOLDED = 12  # folded sections without findings; more would hide the others
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
-    """Render the whole report as text with a final newline."""
+    """Render the report as text with a final newline; folded sections above a limit are only counted."""
     paint = Painter(colour)
     colour_name = _IMPACT_COLOURS.get(report.alert_level, "red" if report.is_finding else "green")
     lines = [
@@ -100,7 +100,7 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
     headers = _escape_cells(table.headers[column] for column in columns)
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
-    figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)
+    figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)  # right-aligned
     widths = compute_column_widths([headers, *rows])
     is_too_wide = sum(widths) + 2 * (len(widths) - 1) > width
     if is_too_wide and table.details and has_details:
@@ -109,7 +109,7 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     if is_too_wide:
         return _render_rows_as_records(table, headers, rows, paint, width)
     lines = [paint(_render_row(headers, widths, figures), "bold")]
-    previous = ""
+    previous = ""  # the first cell of the row above; grouped tables show it once
     for row, cells in zip(table.rows, rows, strict=True):
         is_repeated = table.is_grouped and cells[0] == previous
         previous = cells[0]
@@ -140,7 +140,7 @@ def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[
 def _render_rows_as_records(
     table: Table, headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Painter, width: int
 ) -> list[str]:
-    """Render a wide table as a few lines per row."""
+    """Render a table wider than `width` as lines per row: its first cell, then `header: value` clauses and its note."""
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
@@ -150,7 +150,7 @@ def _render_rows_as_records(
 
 
 def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
-    """Join clauses by commas, as many per line as fit; longer ones are wrapped."""
+    """Yield lines of clauses joined by commas, as many per line as fit; wrap a clause longer than a line."""
     line = ""
     for clause in clauses:
         if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it
@@ -223,8 +223,8 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
 
 
 def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
-    """Render a line per item under the names of their groups, with the texts in one column. With very many,
-    destroyed objects come first and the remaining ones are counted.
+    """Render the items under the names of their groups, with the texts in one column. Of very many, show
+    deleted, replaced and forgotten ones rather than others, and count the hidden ones in a last line.
     """
     items = list(chain.from_iterable(group.items for group in groups))
     visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)[:_MAX_ITEMS]
@@ -275,8 +275,8 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """Return lines with `label` and the text in a column at `indent`. After a longer label it follows if it fits, else
-    below. The label may contain colours and is followed by at least `gap` spaces. Lines have no trailing spaces.
+    """Return lines with `label` and, in a column at `indent`, the text. After a longer label, possibly with
+    colours, the text follows after `gap` spaces if it fits, else it is below. Lines have no trailing spaces.
     """
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.
