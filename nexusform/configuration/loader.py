@@ -165,12 +165,12 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return each variable's value and origin as `read_root_variables`, with warnings of unread values of Terraform."""
+    """Return each variable's value and origin as `read_root_variables`; warn of unread values for Terraform, too."""
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
     options = (*automatic_options, *var_options)
     assignments = parse_environment_variables(environment)
-    # The last assignment of a variable counts.
+    # From the lowest precedence up: the last assignment of a variable counts.
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
     read_files = {Path(text).name for kind, text in options if kind == "var-file"}
 
@@ -190,7 +190,7 @@ def read_given_variables(
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
-    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
+    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # variables without an assignment
     if defaulted:
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]

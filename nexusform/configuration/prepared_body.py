@@ -219,8 +219,8 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add the blocks' values by name: an object or None, a list, a map and the order of its labels, or UNKNOWN."""
-        is_known = True  # the number and the labels of the blocks
+        """Add to `values`: one body or None, a list, or a map and its order; UNKNOWN if number or labels are."""
+        is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:

@@ -95,7 +95,7 @@ def collect_references(configuration: Configuration) -> ReferencesByModule:
 
 
 def list_references(module: Module) -> Iterator[ReferenceUse]:
-    """List every reference in a module's files, without nested modules."""
+    """List every reference in a module's files, without nested modules; `node` is the declaration with references."""
     path = module.path
     for variable in module.variables.values():
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'

@@ -303,9 +303,9 @@ class ConstantVariableScope:
         self._evaluated_locals: list[str] = []  # from the outside in
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
+        """Return the value of a constant `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
 
-        Any other value is unknown and takes all steps.
+        Any other reference gives an unknown value, all its steps, and a problem.
         """
         step = traversal.steps[0] if traversal.steps else None
         name = step.name if isinstance(step, TraverseAttribute) else ""

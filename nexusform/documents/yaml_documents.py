@@ -324,7 +324,7 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return int(text)
     based = _BASED.match(text)
     if based:
-        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()
+        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()  # prefixes, and digits by base
         base = 16 if hexadecimal else 2 if binary else 8
         return int(f"{sign}{sixteen or two or eight}", base)
     if _FLOAT.match(text):

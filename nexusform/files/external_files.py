@@ -188,7 +188,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         if path and not Path(path).is_relative_to(sys.prefix):  # the job's own Python environment is trusted
             yield path
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        return  # a variable without a value, or checked by its reader
+        return  # a flag or file of the current directory is checked by its reader; a variable without value names none
     elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run

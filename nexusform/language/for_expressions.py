@@ -278,7 +278,7 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
 
 
 def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
-    """Evaluate a splat over a sequence: a tuple gives a tuple, anything else a list of one type."""
+    """Evaluate a splat over a sequence: a tuple gives a tuple, a list or set a list; unknown after a problem."""
     results: list[Value] = []
     if source.raw is not UNKNOWN:
         before = len(run.diagnostics)
@@ -302,11 +302,11 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             "expression instead: [for x in list : x.name[*]]."
         )
         return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
-    # Without elements, an unknown one gives the type.
+    # The source is empty or unknown: evaluate one unknown element for the type.
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())
-    length = get_refinement(source)
+    length = get_refinement(source)  # its known bounds
     bounds = Refinement(not_null=True, shortest=length.shortest, longest=length.longest)
     return add_refinement(Value(ListType(element_type), UNKNOWN), bounds)
 

@@ -49,9 +49,9 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
     marks = NO_MARKS  # those of an expanded sequence itself
-    if node.expand:
+    if node.expand:  # `...` after the last argument: each element is an argument
         sequence = _check_expanded_argument(node, function, arguments[-1], run)
-        if sequence is None or sequence.raw is UNKNOWN:
+        if sequence is None or sequence.raw is UNKNOWN:  # None: no sequence, as reported
             return DYNAMIC_UNKNOWN.add_marks(arguments[-1].marks)
         marks = sequence.marks
         arguments[-1:] = sequence.raw

@@ -38,7 +38,7 @@ from nexusform.values.typed_value import (
 def convert_value(value: Value, target: Type) -> Value:
     """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
 
-    Open parts of `target` keep the value's own type (elements of a collection get one type). Raises ConversionProblem.
+    Open parts (DYNAMIC) of `target` keep the value's type (elements of a collection get one). Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:
@@ -250,11 +250,11 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return `target` with its open parts taken from the type of the value, if possible."""
+    """Return `target` with its open parts (DYNAMIC) taken from the value's type; an open part without match stays."""
     if target is DYNAMIC:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
-        return target
+        return target  # nothing to take or to fill
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target

@@ -109,7 +109,7 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
     # Pairs (resource, has a key) of instances in the way. A resource is either one instance without a key or several
     # with keys, never both; a whole resource moves only to a free address.
     conflicts = {(new.resource, new.key is None) for new in targets}
-    if target.type and target.key is None:
+    if target.type and target.key is None:  # a whole resource instead of an instance or module
         conflicts |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
         if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:

@@ -114,7 +114,7 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
 
 def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem, for null with any verb except `%v`."""
-    mode = verb.mode
+    mode = verb.mode  # the letter of the verb
     if mode == "v":
         # Primitives are plain, anything else (and null, and with the flag #) is JSON.
         if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
@@ -128,12 +128,12 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
-    if mode in {"s", "q"}:
+    if mode in {"s", "q"}:  # plain or quoted text
         text = _convert_argument(verb, argument, STRING)
         if verb.precision is not None:
             text = "".join(split_clusters(text)[: verb.precision])
         return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
-    if mode == "t":
+    if mode == "t":  # a bool
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
@@ -241,8 +241,8 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
-    """Evaluate `formatlist`: one text per element of the list arguments (all of one length), others repeated."""
-    lists = {
+    """Evaluate `formatlist`: one text per position in the lists, all of one length; other arguments serve each text."""
+    lists = {  # by position of the argument, from 1
         position: argument
         for position, argument in enumerate(arguments, 1)
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
@@ -253,7 +253,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
         return Value(_STRINGS, UNKNOWN)
     texts = []
     for iteration in range(count):
-        item_arguments = [
+        item_arguments = [  # of one text
             lists[position].raw[iteration] if position in lists else argument
             for position, argument in enumerate(arguments, 1)
         ]
@@ -262,7 +262,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
             texts.append(Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN))
         except FunctionProblem as problem:
             if _has_untyped_null(arguments):
-                return DYNAMIC_UNKNOWN
+                return DYNAMIC_UNKNOWN  # no error, as in Terraform
             message = f"error on format iteration {iteration}: {problem.message}"
             raise FunctionProblem(message, problem.argument) from None
     return Value(_STRINGS, tuple(texts))

@@ -123,7 +123,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the values with keys in the search set."""
+    """Evaluate `matchkeys`: the elements of `values` at the positions of keys found in `searchset`."""
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)
@@ -151,7 +151,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
             index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
             for index, unknown_key in unknown_keys
         ):
-            # Decided early, as in Terraform: once all is known there may be a match.
+            # An unknown search key before the first match: an empty list, as in Terraform, though it may match later.
             return Value(values.type, ())
         if first_index < len(search_keys):
             chosen.append(value)
