@@ -171,7 +171,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
     if isinstance(value.raw, dict):
-        pairs = [(Value(STRING, k), v) for k, v in value.raw.items()]
+        pairs = [(Value(STRING, k), v) for k, v in value.raw.items()]  # key and value of the iterator
     elif isinstance(value.type, SetType):
         if not value.is_wholly_known:
             return None, problems  # unknown elements may be equal to others

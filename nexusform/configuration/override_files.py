@@ -55,11 +55,11 @@ def apply_overrides(
 ) -> tuple[list[_LocatedBlock], list[Block]]:
     """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those files.
 
-    The latter are merged by name during decoding.
+    The `locals` blocks are merged by name during decoding.
     """
     blocks = list(base_blocks)
     locals_blocks: list[Block] = []
-    indices: dict[_Key, int] = {}
+    indices: dict[_Key, int] = {}  # in `blocks`, of the first block with a key
     for index, (block, _) in enumerate(blocks):
         indices.setdefault(_build_block_key(block), index)
     for block in override_blocks:
@@ -70,7 +70,7 @@ def apply_overrides(
             problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
         elif block.type != "nexusform":  # settings are merged when they are decoded
             index = indices.get(_build_block_key(block), -1)
-            if index < 0:
+            if index < 0:  # there is no block to override
                 diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (

@@ -114,7 +114,7 @@ class PreparedBody:
         nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
             if count_name in nulls:
-                continue  # null is as absent: not compared
+                continue  # a null count is not compared, as if the argument were absent
             count, elements = values[count_name], values[list_name]
             if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
                 detail = (

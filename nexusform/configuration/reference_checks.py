@@ -458,7 +458,7 @@ def _build_attribute_in_depends_on_error(traversal: Traversal) -> Diagnostic:
 
 
 def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
-    """Report the first step that does not exist in the type."""
+    """Report the first step without a match in the type; steps after it are unclear."""
     for step in steps:
         if isinstance(value_type, ObjectType):
             name = step.name if isinstance(step, TraverseAttribute) else step.key

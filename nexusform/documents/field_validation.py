@@ -136,7 +136,7 @@ def _parse_unquoted_scalar(text: str) -> bool | int | None:
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why the size of a value is out of bounds, or "": of a number its value, else its length."""
+    """Return why a value is out of bounds, or "" if it is not: a number by its value, any other by its length."""
     low, high = shape.minimum, shape.maximum
     if low is None and high is None:
         return ""

@@ -222,7 +222,7 @@ class _DocumentReader:
     def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
         """Parse the entries up to the end of a mapping; its own entries override merged ones (<<)."""
         items: dict[str, Any] = {}
-        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
+        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []  # mappings of `<<` entries
         for event in self.events:
             if isinstance(event, self.ends):
                 break
@@ -241,7 +241,7 @@ class _DocumentReader:
             position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
         for source, source_position in merged_sources:
             for key, data in source.items():
-                if key not in items:
+                if key not in items:  # neither an own entry nor from an earlier source
                     items[key] = data
                     position.children[key] = source_position.children.get(key, source_position)
         return items

@@ -120,7 +120,7 @@ class ExpressionParser:
             index = stream.read_token()
             stream.enter_level()
             operand = self._parse_operand_with_steps()
-            stream.depth -= 1
+            stream.depth -= 1  # leave the level
             return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
         diagnostic_id, token = "invalid-expression", "an invalid expression token"
         if kind == END:

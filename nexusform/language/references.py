@@ -145,7 +145,7 @@ def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names)
 
 
 def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a JSON value; texts may be templates."""
+    """List the references of a JSON value except those to `bound_names`; its texts may be templates."""
     from nexusform.language.json_syntax import build_expression
 
     if isinstance(value, syntax.JsonObject):
@@ -155,7 +155,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
             ):
                 yield from _list_json_dynamic_references(json_property.value, bound_names)
                 continue
-            if "{" in json_property.name:
+            if "{" in json_property.name:  # the name may be a template, too
                 yield from _list_in_json(syntax.JsonScalar(json_property.name, json_property.name_span), bound_names)
             yield from _list_in_json(json_property.value, bound_names)
     elif isinstance(value, syntax.JsonArray):

@@ -116,7 +116,7 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    """Return whether the known bounds of two values, one of them partly unknown, exclude equality."""
+    """Return whether the refinements (known bounds) of two values, one of them partly unknown, exclude equality."""
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
         return left_refinement.not_null or right_refinement.not_null  # the other value is not null
@@ -128,7 +128,7 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         left_prefix = left_prefix[: len(right_prefix)]
     if left.raw is UNKNOWN:
         right_prefix = right_prefix[: len(left_prefix)]
-    opposite_bounds: tuple[tuple[Any, Any], ...] = (
+    opposite_bounds: tuple[tuple[Any, Any], ...] = (  # (lower of one value, upper of the other), None if open
         (left_refinement.lowest, right_refinement.highest),
         (right_refinement.lowest, left_refinement.highest),
         (left_refinement.shortest, right_refinement.longest),

@@ -100,7 +100,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence, null for an empty one. Raises FunctionProblem for other values."""
+    """Return the only element of a sequence; null if empty, unknown if open. Raises FunctionProblem for others."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)

@@ -51,7 +51,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type for lists with a common one, else a tuple type; the open type with an unknown list."""
+    """Return a list type for lists with a common one, else a tuple type (DYNAMIC if a list in it is unknown)."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     argument_types = []
