@@ -151,7 +151,7 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Merge a body with its override: single arguments, all blocks of a type; `lifecycle` itself is merged."""
+    """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`."""
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
@@ -163,7 +163,7 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
         if block.type == _MERGED_BLOCK and lifecycle_overrides:
             body = _merge_bodies(block.body, lifecycle_overrides[0].body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(block, body=body))
-            lifecycle_overrides = []
+            lifecycle_overrides = []  # merged, so not to be added below
         elif _get_generated_type(block) not in replaced_types:
             blocks.append(block)
     blocks.extend(b for b in override.blocks if b.type != _MERGED_BLOCK)

@@ -130,7 +130,7 @@ class PreparedBody:
         return values
 
     def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> set[str]:
-        """Set the values of the varying arguments, except null ones, and return the names of these.
+        """Set the values of the varying arguments, and return the names of the null ones.
 
         A null argument keeps its default in `values`; if it is required, report it and set UNKNOWN.
         """

@@ -244,7 +244,7 @@ def _redact_sensitive_problems(
 
 def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
     """Convert a value to the type of its variable; unknown, and an error, if it is invalid or does not fit."""
-    if isinstance(assignment.value, str):
+    if isinstance(assignment.value, str):  # from an option or the environment; else an expression of a file
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)

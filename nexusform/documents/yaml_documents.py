@@ -177,7 +177,7 @@ class _DocumentReader:
         alias, scalar, sequence = self.kinds
         if isinstance(event, alias):
             return self._resolve_alias(event.anchor or "", position)
-        previous_count = self.nodes
+        previous_count = self.nodes  # to count the nodes of an anchor
         self._count_nodes_toward_limit(1, position)
         data: Any
         if isinstance(event, scalar):
@@ -284,7 +284,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a value by its tag, or by YAML's rules without one."""
+    """Parse a scalar by its tag; without a tag by YAML's rules if plain, else as text."""
     text, tag = event.value, event.tag
     if tag is None:
         return _parse_plain_scalar(text, position) if event.implicit[0] else text
@@ -491,7 +491,7 @@ class _JsonListReader:
             key = self._parse_value()
             self._require_and_skip_character(":")
             if not isinstance(key, str) or key in data:
-                raise _UnsupportedJson  # the normal parser reports duplicate keys
+                raise _UnsupportedJson  # the YAML parser reads the text instead, and reports duplicate keys
             if key == _ITEMS and self.text[self.offset] == "[":
                 data[key], root_position.children[key] = self._parse_items(key_position)
             else:

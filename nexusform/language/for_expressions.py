@@ -273,7 +273,7 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
         return (single if is_certain else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
         results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
-        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)
+        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # its length is known
     return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
 
 

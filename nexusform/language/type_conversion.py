@@ -189,7 +189,7 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
 
 
 def _convert_to_object(value: Value, target: ObjectType) -> Value:
-    """Convert a map or object to an object: other attributes are dropped; absent or null ones have their default."""
+    """Convert a map or object to an object. Attributes outside `target` are dropped; absent or null: the default."""
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), "object required")
     raw = value.raw
@@ -277,7 +277,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
 def _require_convertible(from_type: Type, target: Type) -> None:
     """Raise ConversionProblem if no value of the one type can be converted to the other."""
     if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
-        return  # nothing is known, or nothing to convert
+        return  # a type is open, or there is nothing to convert
     if isinstance(target, PrimitiveType):
         # Strings convert to and from numbers and bools.
         if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:

@@ -369,7 +369,7 @@ class _JsonScanner:
         self.offsets: dict[Path, int] = {}  # of the values found, by path
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
-        """Record the offsets of the value at `offset` and of the wanted ones inside it; return its end."""
+        """Record the offsets of the value at `offset` and of its parts in `tree`; return the end of the value."""
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":

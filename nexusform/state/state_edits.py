@@ -42,7 +42,7 @@ Pairs = tuple[tuple[Address, Address], ...]
 def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
     """Return the (from, to) pair of every instance moved from `source` to `target`, in order.
 
-    Instance keys absent from both are kept. Raises DiagnosticsError.
+    An instance keeps its key if neither pattern has one. Raises DiagnosticsError.
     """
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")

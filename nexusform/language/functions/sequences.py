@@ -105,10 +105,10 @@ def _flatten_sequence(sequence: Value) -> Value:
 
 
 def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
-    """Add the elements of nested lists to `elements`, their marks to `marks`; false if the number is unknown."""
+    """Add the elements of nested lists to `elements`, the lists' marks to `marks`; false if the number is unknown."""
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        return False  # equal elements are one
+        return False  # unknown elements may be equal, and then count as one
     is_known = True
     for item in sequence.raw:
         is_sequence = isinstance(item.type, SEQUENCES)
