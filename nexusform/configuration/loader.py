@@ -471,7 +471,7 @@ _MAX_LINES: Final = 5
 
 
 def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
-    """Return one warning for a file with invisible characters, at the first of them."""
+    """Return one warning, at the first invisible character of a file; nothing for a file without any."""
     text = source.text
     if text.isascii():
         return []

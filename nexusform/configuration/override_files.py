@@ -97,14 +97,14 @@ def _build_block_key(block: Block) -> _Key:
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
     """Build the schema of the merged block, needed if one of the two is in JSON.
 
-    In a block without a known type every argument of the two is allowed, and only meta-blocks (`lifecycle`).
+    In a block of unknown type, every argument of either block is allowed, and of blocks only `lifecycle`.
     """
     if base.type == "variable":
         return VARIABLE_SCHEMA
     if base.type == "output":
         return OUTPUT_SCHEMA
     if base.type in MODES:
-        types = known_types.get_types(MODES[base.type]) or {}
+        types = known_types.get_types(MODES[base.type]) or {}  # schemas by resource type
         schema = types.get(base.labels[0].value)
         if schema is not None:
             body_schema = build_body_schema(schema)

@@ -300,7 +300,7 @@ class NestedBlockGroup:
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
-        """Find the block of a label or position: a static one, else a dynamic block (it may generate this one).
+        """Find the block of a label or position: a static one, else a dynamic block (it may generate the wanted one).
 
         Without either return the first block for a label, the last one for a position.
         """

@@ -337,7 +337,7 @@ def evaluate_constant_variables(
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default
         if name not in header.inputs:
-            continue  # without a default, reported with the call
+            continue  # the default counts; a missing one is reported with the call
         expression = header.inputs[name][0]
         value, new_problems = evaluate_constant(expression, scope)
         problems += new_problems

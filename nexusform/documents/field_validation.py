@@ -115,7 +115,7 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
-    """Describe a value of another kind; it may be valid with or without quotes."""
+    """Describe a value of a kind other than `kind`; advise on quotes if it is valid with or without them."""
     if isinstance(data, str):
         if kind.is_valid(_parse_unquoted_scalar(data)):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")

@@ -246,7 +246,7 @@ def _set_indentation(lines: list[_Line]) -> None:
     for line in lines:
         if not line.lead:
             continue  # an empty line
-        net = sum(token.depth_change for token in (*line.lead, *line.assign))
+        net = sum(token.depth_change for token in (*line.lead, *line.assign))  # opening minus closing brackets
         to_close = -net
         while to_close > 0 and steps:
             reduction = min(to_close, steps[-1])

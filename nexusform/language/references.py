@@ -52,7 +52,7 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
 
 
 def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List free traversals, depth first in source order, with an explicit stack."""
+    """List the traversals of other roots than `bound_names` and loop variables, depth first in source order."""
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
         expression, names = stack.pop()

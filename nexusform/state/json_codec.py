@@ -244,7 +244,7 @@ class _JsonWriter:
         self._option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
 
     def render(self, value: Any) -> bytes:
-        """Render the whole text. Raises TypeError for values that are not plain data."""
+        """Render the whole text. Raises TypeError for values other than plain data."""
         chunks: list[bytes] = []
         stack = [_OpenContainer(iter([(b"", value)]), b"")]
         while stack:
@@ -272,7 +272,7 @@ class _JsonWriter:
         return b"\n" + depth * self._indent if self._indent else b""
 
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
-        """Render a scalar, or a value that orjson can write; None for a container to be rendered here."""
+        """Render a scalar, or a container suitable for orjson; None for a container to be rendered by `render`."""
         import orjson
 
         plain_value = self._convert_value(value)

@@ -65,7 +65,7 @@ def _has_untyped_null(arguments: Sequence[Value]) -> bool:
 def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     """Replace the verbs of the pattern by the arguments. Raises FunctionProblem."""
     pieces: list[str] = []
-    offset, next_position, highest = 0, 0, 0
+    offset, next_position, highest = 0, 0, 0  # highest: the number of arguments up to the last used one
     while True:
         start = pattern.find("%", offset)
         if start < 0:
@@ -92,7 +92,7 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
 
 
 def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
-    """Parse the verb at `start`. Return it and its argument number: explicit, else `next_position`."""
+    """Parse the verb at `start`. Return it and its argument's position (from 0): explicit, else `next_position`."""
     match = _VERB.match(pattern, start)
     assert match is not None
     offset = len(pattern[:start].encode())
@@ -227,7 +227,7 @@ def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
     """Render a number as %g, as Go does: with an exponent below -4, or from the number of significant digits on."""
-    count = None if precision is None else max(precision, 1)
+    count = None if precision is None else max(precision, 1)  # significant digits; None: all
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
     limit = 6 if count is None else count

@@ -216,7 +216,7 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
-    """Return the elements between two indices. Raises FunctionProblem for indices out of range."""
+    """Return the elements from `start` up to `end`, exclusive. Raises FunctionProblem for indices out of range."""
     if isinstance(sequence.type, SetType):
         raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
     if not isinstance(sequence.type, (ListType, TupleType)):
