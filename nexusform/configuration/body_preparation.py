@@ -118,7 +118,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order; report missing and computed ones."""
+    """Collect the configured arguments in the schema's order; report computed ones, and missing ones (UNKNOWN)."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

@@ -450,7 +450,7 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     if _MARK not in source.text:
         return {}
     rules: dict[int, frozenset[str]] = {}
-    pending_ids: frozenset[str] = frozenset()
+    pending_ids: frozenset[str] = frozenset()  # ids of the comment lines directly above
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
             ids = _IDS.match(line)

@@ -183,7 +183,7 @@ def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[D
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
-            continue  # of another type
+            continue  # left to the caller
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):

@@ -28,7 +28,7 @@ def evaluate_template(node: Template, run: ExpressionRun) -> Value:
 
 
 def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Expression) -> Value:
-    """Join the evaluated parts to one string, unknown if one of them is."""
+    """Join the evaluated parts to one string; if a part is unknown, an unknown one with the known prefix."""
     pieces: list[str] = []
     marks = NO_MARKS
     is_known = True

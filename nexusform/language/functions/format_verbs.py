@@ -274,7 +274,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
         if length is None:
-            continue  # unknown: it may fit
+            continue  # an unknown length may be equal
         if count is not None and length != count:
             raise FunctionProblem(
                 f"argument {position} has length {length}, which is inconsistent with "
