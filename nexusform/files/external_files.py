@@ -148,7 +148,7 @@ _FILE_PARAMETER: Final = re.compile(
 
 
 def find_untrusted_files(environment: Mapping[str, str], confinement: Confinement) -> list[tuple[ExternalFile, str]]:
-    """Return the entries of the operator with a path into the work tree of a sandboxed run."""
+    """List (entry, path) for each operator-only entry with a path into the work tree; nothing without confinement."""
     if not confinement.root:
         return []  # every file is allowed
     # Of the caches only the first configured one is used, and none in automation.

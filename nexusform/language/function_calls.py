@@ -97,7 +97,7 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
 def _invoke_function(
     node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
-    """Invoke a function; `argument_nodes` are the expressions for problems of its arguments."""
+    """Invoke a function; `argument_nodes` are the expressions of its arguments, to report problems at them."""
     try:
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)

@@ -109,7 +109,7 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
 
 
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the free references of a body, in source order."""
+    """List the references of a body, except those to `bound_names` (iterators), in source order."""
     items: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:

@@ -274,7 +274,7 @@ class TemplateParser:
         """Handle `else`, `endif` or `endfor`."""
         open_directive = stack[-1]
         start = open_directive.directive
-        if start is None:
+        if start is None:  # the template itself: no directive is open
             raise self._report_unexpected(end, "The control directives within this template are unbalanced.")
         if end.keyword == "else":
             if start.keyword == "for":

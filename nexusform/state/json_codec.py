@@ -108,7 +108,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
 
 def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
     """Check whether two texts are equal except for blanks."""
-    buffer = b""
+    buffer = b""  # bytes of `second` without blanks, read but not compared yet
     chunks = _split_chunks(second)
     for chunk in _split_chunks(first):
         expected = chunk.translate(None, _BLANK_BYTES)

@@ -99,7 +99,7 @@ def _render_lines(value: Value, indent: int) -> list[str]:
 
 
 def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
-    """Render the lines of one entry of a mapping at column `indent`, without this indentation."""
+    """Render the lines of one entry of a mapping at column `indent`, without the indentation up to it."""
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         # An explicit key: `? KEY` and `: VALUE`.
         key_start, *key_rest = _render_value(Value(STRING, key), indent=indent + 2, column=indent + 2)
