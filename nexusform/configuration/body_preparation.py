@@ -61,13 +61,13 @@ def _prepare_new_body(
         n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None
     }
     arguments = _prepare_arguments(parts.attributes, schema, location, template, problems)
-    varying = []
+    varying = []  # arguments to evaluate for each instance
     for argument in arguments.values():
         if is_constant_value(argument.attribute.expression):
             _add_constant_value(argument, template, problems)
         else:
             varying.append(argument)
-    items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
+    items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}  # by block type
     for block in parts.blocks:
         _add_static_or_dynamic_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
@@ -84,7 +84,7 @@ def _prepare_new_body(
         varying=varying,
         blocks=blocks,
         sensitive_names=sensitive_names,
-        lengths={
+        lengths={  # to be compared at evaluation, as both are set
             count_name: list_name
             for count_name, list_name in schema.lengths.items()
             if _is_argument_set(arguments.get(count_name)) and _is_argument_set(arguments.get(list_name))
@@ -118,7 +118,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order; report missing and computed ones."""
+    """Collect the configured arguments in the schema's order; report computed ones, and missing ones (UNKNOWN)."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

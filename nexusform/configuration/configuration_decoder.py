@@ -202,10 +202,10 @@ class _Decoder:
         if settings_blocks or settings_overrides:
             from nexusform.configuration.settings_block import decode_settings
 
-            previous_count = len(self.problems)
+            previous_count = len(self.problems)  # the later problems belong to the settings
             settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
             self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
-        locals_overrides: list[Block] = []
+        locals_overrides: list[Block] = []  # `locals` blocks of override files
         if override_blocks and not self.has_syntax_errors:  # else the block to override may be missing
             from nexusform.configuration.override_files import apply_overrides
 
@@ -466,7 +466,7 @@ class _Decoder:
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
-        """Return the files of a called module; None, and an error, if unreadable, in a cycle of calls or too many."""
+        """Return the files of a called module; None, and an error, if unreadable, in a cycle, too many or too deep."""
         shared = self.shared
         shared.call_count += 1
         if shared.call_count > MAX_MODULE_CALLS:

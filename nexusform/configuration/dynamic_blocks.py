@@ -101,7 +101,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     label_attribute = parts.attributes.get("labels")
     # An unknown argument may be a misspelled `labels`: do not report a missing label, too.
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
-    label = None
+    label = None  # expression of each generated block's label
     if label_attribute is not None or not is_misspelled:
         label = _decode_generated_block_label(label_attribute, block, label_names[block_type], problems)
     iterator = _decode_iterator_name(parts.attributes.get("iterator"), block_type, problems)
@@ -171,7 +171,7 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
     if isinstance(value.raw, dict):
-        pairs = [(Value(STRING, k), v) for k, v in value.raw.items()]
+        pairs = [(Value(STRING, k), v) for k, v in value.raw.items()]  # key and value of the iterator
     elif isinstance(value.type, SetType):
         if not value.is_wholly_known:
             return None, problems  # unknown elements may be equal to others

@@ -107,7 +107,7 @@ def _find_nested_block(
     any text it is found, and the whole path remains.
     """
     step = path[0]
-    if isinstance(step, int):
+    if isinstance(step, int):  # a number
         return (blocks[step] if step < len(blocks) else None), path[1:]
     labelled = [block for block in blocks if block.labels and block.labels[0].value == step]
     if labelled:

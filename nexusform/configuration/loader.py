@@ -165,12 +165,12 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return each variable's value and origin as `read_root_variables`, with warnings of unread values of Terraform."""
+    """Return each variable's value and origin as `read_root_variables`; warn of unread values for Terraform, too."""
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
     options = (*automatic_options, *var_options)
     assignments = parse_environment_variables(environment)
-    # The last assignment of a variable counts.
+    # From the lowest precedence up: the last assignment of a variable counts.
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
     read_files = {Path(text).name for kind, text in options if kind == "var-file"}
 
@@ -190,7 +190,7 @@ def read_given_variables(
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
-    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
+    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # variables without an assignment
     if defaulted:
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
@@ -450,7 +450,7 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     if _MARK not in source.text:
         return {}
     rules: dict[int, frozenset[str]] = {}
-    pending_ids: frozenset[str] = frozenset()
+    pending_ids: frozenset[str] = frozenset()  # ids of the comment lines directly above
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
             ids = _IDS.match(line)
@@ -471,7 +471,7 @@ _MAX_LINES: Final = 5
 
 
 def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
-    """Return one warning for a file with invisible characters, at the first of them."""
+    """Return one warning, at the first invisible character of a file; nothing for a file without any."""
     text = source.text
     if text.isascii():
         return []

@@ -55,11 +55,11 @@ def apply_overrides(
 ) -> tuple[list[_LocatedBlock], list[Block]]:
     """Apply the override files to the ordinary blocks. Return the blocks, and the `locals` blocks of those files.
 
-    The latter are merged by name during decoding.
+    The `locals` blocks are merged by name during decoding.
     """
     blocks = list(base_blocks)
     locals_blocks: list[Block] = []
-    indices: dict[_Key, int] = {}
+    indices: dict[_Key, int] = {}  # in `blocks`, of the first block with a key
     for index, (block, _) in enumerate(blocks):
         indices.setdefault(_build_block_key(block), index)
     for block in override_blocks:
@@ -70,7 +70,7 @@ def apply_overrides(
             problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
         elif block.type != "nexusform":  # settings are merged when they are decoded
             index = indices.get(_build_block_key(block), -1)
-            if index < 0:
+            if index < 0:  # there is no block to override
                 diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (
@@ -97,14 +97,14 @@ def _build_block_key(block: Block) -> _Key:
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
     """Build the schema of the merged block, needed if one of the two is in JSON.
 
-    In a block without a known type every argument of the two is allowed, and only meta-blocks (`lifecycle`).
+    In a block of unknown type, every argument of either block is allowed, and of blocks only `lifecycle`.
     """
     if base.type == "variable":
         return VARIABLE_SCHEMA
     if base.type == "output":
         return OUTPUT_SCHEMA
     if base.type in MODES:
-        types = known_types.get_types(MODES[base.type]) or {}
+        types = known_types.get_types(MODES[base.type]) or {}  # schemas by resource type
         schema = types.get(base.labels[0].value)
         if schema is not None:
             body_schema = build_body_schema(schema)
@@ -151,7 +151,7 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Merge a body with its override: single arguments, all blocks of a type; `lifecycle` itself is merged."""
+    """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`."""
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
     attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
@@ -163,7 +163,7 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
         if block.type == _MERGED_BLOCK and lifecycle_overrides:
             body = _merge_bodies(block.body, lifecycle_overrides[0].body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(block, body=body))
-            lifecycle_overrides = []
+            lifecycle_overrides = []  # merged, so not to be added below
         elif _get_generated_type(block) not in replaced_types:
             blocks.append(block)
     blocks.extend(b for b in override.blocks if b.type != _MERGED_BLOCK)

@@ -114,7 +114,7 @@ class PreparedBody:
         nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
             if count_name in nulls:
-                continue  # null is as absent: not compared
+                continue  # a null count is not compared, as if the argument were absent
             count, elements = values[count_name], values[list_name]
             if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
                 detail = (
@@ -130,7 +130,7 @@ class PreparedBody:
         return values
 
     def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> set[str]:
-        """Set the values of the varying arguments, except null ones, and return the names of these.
+        """Set the values of the varying arguments, and return the names of the null ones.
 
         A null argument keeps its default in `values`; if it is required, report it and set UNKNOWN.
         """
@@ -219,8 +219,8 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add the blocks' values by name: an object or None, a list, a map and the order of its labels, or UNKNOWN."""
-        is_known = True  # the number and the labels of the blocks
+        """Add to `values`: one body or None, a list, or a map and its order; UNKNOWN if number or labels are."""
+        is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
@@ -300,7 +300,7 @@ class NestedBlockGroup:
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
-        """Find the block of a label or position: a static one, else a dynamic block (it may generate this one).
+        """Find the block of a label or position: a static one, else a dynamic block (it may generate the wanted one).
 
         Without either return the first block for a label, the last one for a position.
         """

@@ -198,17 +198,17 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        key = get_repetition_argument(call.count, call.for_each)
-        steps = traversal.steps[1:]
+        key = get_repetition_argument(call.count, call.for_each)  # "count", "for_each", or "" for one instance
+        steps = traversal.steps[1:]  # after the name
         yield from _check_instance_key(label, key, steps, traversal, noun="module")
-        output = skip_instance_key(steps)
-        if scope.only_whole_objects and output:
+        output = skip_instance_key(steps)  # steps after the instance key, the name of an output first
+        if scope.only_whole_objects and output:  # in depends_on
             yield _build_attribute_in_depends_on_error(traversal)
             return
         # Without the required key of the call (no step was skipped), the first name is not an output.
         step = output[0] if output and (not key or len(output) < len(steps)) else None
         if not call.module.directory:
-            return  # it could not be read, as already reported
+            return  # the module could not be read, as already reported: its outputs are unknown
         if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
             hint = suggest_name(step.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{step.name}".{hint}'
@@ -458,7 +458,7 @@ def _build_attribute_in_depends_on_error(traversal: Traversal) -> Diagnostic:
 
 
 def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
-    """Report the first step that does not exist in the type."""
+    """Report the first step without a match in the type; steps after it are unclear."""
     for step in steps:
         if isinstance(value_type, ObjectType):
             name = step.name if isinstance(step, TraverseAttribute) else step.key

@@ -95,7 +95,7 @@ def collect_references(configuration: Configuration) -> ReferencesByModule:
 
 
 def list_references(module: Module) -> Iterator[ReferenceUse]:
-    """List every reference in a module's files, without nested modules."""
+    """List every reference in a module's files, without nested modules; `node` is the declaration with references."""
     path = module.path
     for variable in module.variables.values():
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
@@ -257,7 +257,7 @@ def _find_provider_of_resource(block: ResourceBlock, module: Module, root: Modul
 
 
 def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
-    """List the declarations a reference leads to, none if undeclared; `everything` adds all of a called module."""
+    """List the declarations a reference leads to, none if undeclared; `everything`: all of a called module, too."""
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = _get_attribute_name_at_step(steps, 0)
     if root == "var":

@@ -301,7 +301,7 @@ def _decode_ignore_changes(
 
 
 def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
-    """Return references with instance keys that may be expressions (`nexus_rack.r[count.index]`)."""
+    """Return the references of an attribute; their instance keys may be expressions (`nexus_rack.r[count.index]`)."""
     if attribute is None:
         return ()
     triggers: list[syntax.Expression] = []

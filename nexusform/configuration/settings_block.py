@@ -209,9 +209,9 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
     """Decode the body of an `encryption` block; errors are added to `problems`."""
     parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}
-    methods: dict[MethodName, MethodName | None] = {}
-    targets: dict[str, EncryptionTarget] = {}
-    readers: dict[str, EncryptionTarget] = {}
+    methods: dict[MethodName, MethodName | None] = {}  # the key provider's name by method; None without one
+    targets: dict[str, EncryptionTarget] = {}  # by "state" or "plan"
+    readers: dict[str, EncryptionTarget] = {}  # by name of a data block; "" is the default
     _reject_repeated_blocks(parts.blocks, problems)
     for block in parts.blocks:
         if block.type == "key_provider":
@@ -221,7 +221,7 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
             providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
         elif block.type == "method":
             methods[_get_method_name(block)] = _decode_encryption_method(block, problems)
-    for block in parts.blocks:  # these refer to methods, in any order of the text
+    for block in parts.blocks:  # uses of methods, read last since a method may stand below its use
         if block.type in ("state", "plan"):
             target = _decode_encryption_target(block, methods, problems)
             if target is not None:

@@ -95,7 +95,7 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
         return DYNAMIC
     expression = unwrap_quoted_expression(attribute.expression, problems) if is_json else attribute.expression
     if expression is None:
-        return DYNAMIC
+        return DYNAMIC  # reported as a syntax error
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.
     if isinstance(expression, Traversal) and not expression.steps and expression.root.name in _SHORT_TYPES:
         return _SHORT_TYPES[expression.root.name]
@@ -183,7 +183,7 @@ def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[D
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
-            continue  # of another type
+            continue  # left to the caller
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):

@@ -244,7 +244,7 @@ def _redact_sensitive_problems(
 
 def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
     """Convert a value to the type of its variable; unknown, and an error, if it is invalid or does not fit."""
-    if isinstance(assignment.value, str):
+    if isinstance(assignment.value, str):  # from an option or the environment; else an expression of a file
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)
@@ -303,9 +303,9 @@ class ConstantVariableScope:
         self._evaluated_locals: list[str] = []  # from the outside in
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
+        """Return the value of a constant `var.NAME` or `local.NAME`, the number of steps it takes, and its problems.
 
-        Any other value is unknown and takes all steps.
+        Any other reference gives an unknown value, all its steps, and a problem.
         """
         step = traversal.steps[0] if traversal.steps else None
         name = step.name if isinstance(step, TraverseAttribute) else ""
@@ -337,7 +337,7 @@ def evaluate_constant_variables(
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default
         if name not in header.inputs:
-            continue  # without a default, reported with the call
+            continue  # the default counts; a missing one is reported with the call
         expression = header.inputs[name][0]
         value, new_problems = evaluate_constant(expression, scope)
         problems += new_problems

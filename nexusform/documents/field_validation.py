@@ -115,7 +115,7 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 
 
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
-    """Describe a value of another kind; it may be valid with or without quotes."""
+    """Describe a value of a kind other than `kind`; advise on quotes if it is valid with or without them."""
     if isinstance(data, str):
         if kind.is_valid(_parse_unquoted_scalar(data)):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
@@ -136,7 +136,7 @@ def _parse_unquoted_scalar(text: str) -> bool | int | None:
 
 
 def validate_value_size(data: Any, shape: FieldShape) -> str:
-    """Return why the size of a value is out of bounds, or "": of a number its value, else its length."""
+    """Return why a value is out of bounds, or "" if it is not: a number by its value, any other by its length."""
     low, high = shape.minimum, shape.maximum
     if low is None and high is None:
         return ""

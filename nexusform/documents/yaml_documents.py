@@ -177,7 +177,7 @@ class _DocumentReader:
         alias, scalar, sequence = self.kinds
         if isinstance(event, alias):
             return self._resolve_alias(event.anchor or "", position)
-        previous_count = self.nodes
+        previous_count = self.nodes  # to count the nodes of an anchor
         self._count_nodes_toward_limit(1, position)
         data: Any
         if isinstance(event, scalar):
@@ -222,7 +222,7 @@ class _DocumentReader:
     def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
         """Parse the entries up to the end of a mapping; its own entries override merged ones (<<)."""
         items: dict[str, Any] = {}
-        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
+        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []  # mappings of `<<` entries
         for event in self.events:
             if isinstance(event, self.ends):
                 break
@@ -241,7 +241,7 @@ class _DocumentReader:
             position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
         for source, source_position in merged_sources:
             for key, data in source.items():
-                if key not in items:
+                if key not in items:  # neither an own entry nor from an earlier source
                     items[key] = data
                     position.children[key] = source_position.children.get(key, source_position)
         return items
@@ -284,7 +284,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a value by its tag, or by YAML's rules without one."""
+    """Parse a scalar by its tag; without a tag by YAML's rules if plain, else as text."""
     text, tag = event.value, event.tag
     if tag is None:
         return _parse_plain_scalar(text, position) if event.implicit[0] else text
@@ -324,7 +324,7 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return int(text)
     based = _BASED.match(text)
     if based:
-        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()
+        sign, hexadecimal, sixteen, binary, two, _, eight = based.groups()  # prefixes, and digits by base
         base = 16 if hexadecimal else 2 if binary else 8
         return int(f"{sign}{sixteen or two or eight}", base)
     if _FLOAT.match(text):
@@ -491,7 +491,7 @@ class _JsonListReader:
             key = self._parse_value()
             self._require_and_skip_character(":")
             if not isinstance(key, str) or key in data:
-                raise _UnsupportedJson  # the normal parser reports duplicate keys
+                raise _UnsupportedJson  # the YAML parser reads the text instead, and reports duplicate keys
             if key == _ITEMS and self.text[self.offset] == "[":
                 data[key], root_position.children[key] = self._parse_items(key_position)
             else:

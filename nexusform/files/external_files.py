@@ -148,7 +148,7 @@ _FILE_PARAMETER: Final = re.compile(
 
 
 def find_untrusted_files(environment: Mapping[str, str], confinement: Confinement) -> list[tuple[ExternalFile, str]]:
-    """Return the entries of the operator with a path into the work tree of a sandboxed run."""
+    """List (entry, path) for each operator-only entry with a path into the work tree; nothing without confinement."""
     if not confinement.root:
         return []  # every file is allowed
     # Of the caches only the first configured one is used, and none in automation.
@@ -188,7 +188,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         if path and not Path(path).is_relative_to(sys.prefix):  # the job's own Python environment is trusted
             yield path
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        return  # a variable without a value, or checked by its reader
+        return  # a flag or file of the current directory is checked by its reader; a variable without value names none
     elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run

@@ -55,7 +55,7 @@ class BodyContent(Struct, frozen=True):
 def decode_body(
     body: syntax.Body | syntax.JsonBody, schema: BodySchema, *, partial: bool = False
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode a body by a schema. With `partial`, everything outside the schema is ignored."""
+    """Decode a body by a schema. With `partial`, names outside the schema are ignored."""
     if isinstance(body, syntax.JsonBody):
         return _decode_json_body(body, schema, partial=partial)
     diagnostics: list[Diagnostic] = []
@@ -67,7 +67,7 @@ def decode_body(
         elif attribute.name in schema.blocks or not partial:  # a block type with `=` is always an error
             diagnostics.append(_build_unsupported_argument_error(attribute, schema))
     for block in body.blocks:
-        labels = schema.blocks.get(block.type)
+        labels = schema.blocks.get(block.type)  # names of the labels; None for an unexpected block type
         if labels is None:
             if block.type in schema.attributes or not partial:  # an argument as a block is always an error
                 diagnostics.append(_build_unsupported_block_error(block, schema))
@@ -247,8 +247,8 @@ class _BlockDecoder:
     def decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Decode one level of JSON objects for each label, then the bodies; add the blocks in source order."""
-        if len(labels) == len(self.label_names):
+        """Decode the value after `labels`: objects by next label, or bodies after the last. Adds to `blocks`."""
+        if len(labels) == len(self.label_names):  # no label is left: the value is a body or an array of bodies
             name_span = labels[-1].span if labels else self.block.name_span
             for item in _list_array_items(value):
                 if isinstance(item, syntax.JsonScalar) and item.value is None:
@@ -268,7 +268,7 @@ class _BlockDecoder:
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
-        # Without any label; a scalar has its own error below.
+        # No item has a property for the label; a scalar item has its own error in the loop below.
         if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
             detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))

@@ -327,7 +327,7 @@ class BodyParser:
         stream = self.stream
         kinds = stream.tokens.kinds
         if len(stream.diagnostics) >= _MAX_PROBLEMS:
-            stream.index = len(kinds) - 1
+            stream.index = len(kinds) - 1  # enough problems: skip the rest of the file
             return
         brackets = _OpenBrackets()
         for index in range(first, len(kinds)):

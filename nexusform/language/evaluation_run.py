@@ -337,7 +337,7 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
     if isinstance(value_type, ObjectType):
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
-            return Value(attribute_type, UNKNOWN, value.marks)
+            return Value(attribute_type, UNKNOWN, value.marks)  # the object is unknown
         names = [] if value.marks else [n for n, _ in value_type.attributes]  # messages do not reveal sensitive names
         hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
         return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
@@ -400,7 +400,7 @@ def get_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position, unknown if the position or the sequence is unknown."""
+    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem."""
     value_type = value.type
     try:
         position = convert_value(key, NUMBER).raw
@@ -437,7 +437,7 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object at a key, unknown if the key or the container is unknown."""
+    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem."""
     value_type = value.type
     try:
         name = convert_value(key, STRING).raw
@@ -447,7 +447,7 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
         return Value(value_type.element, UNKNOWN)
     if name is UNKNOWN:
         return DYNAMIC_UNKNOWN
-    if value.raw is UNKNOWN:
+    if value.raw is UNKNOWN:  # the type of an object tells its keys
         assert isinstance(value_type, ObjectType)
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:

@@ -139,7 +139,7 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
-    """Return the name of an item as a string Value, possibly unknown; None after a diagnostic."""
+    """Return the name of an object's item as a string Value, possibly unknown; None after a diagnostic."""
     expression = key.expression
     if key.bare and isinstance(expression, syntax.Traversal) and not expression.steps:
         return Value(STRING, expression.root.name)  # a bare name is text, not a reference

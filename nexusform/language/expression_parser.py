@@ -120,7 +120,7 @@ class ExpressionParser:
             index = stream.read_token()
             stream.enter_level()
             operand = self._parse_operand_with_steps()
-            stream.depth -= 1
+            stream.depth -= 1  # leave the level
             return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
         diagnostic_id, token = "invalid-expression", "an invalid expression token"
         if kind == END:
@@ -242,7 +242,7 @@ class ExpressionParser:
     # --- steps after a term --------------------------------------------------------------------
 
     def _parse_traversal_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
-        """Parse the traversal steps, indexes and splats after a term."""
+        """Parse the traversal steps, indexes and splats after a term `source`; `index` is the token after it."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
             return source  # no steps; a step may follow newlines only inside brackets
@@ -251,7 +251,7 @@ class ExpressionParser:
             kind = stream.peek()
             if kind == ".":
                 dot = stream.read_token()
-                if stream.peek() == "*":
+                if stream.peek() == "*":  # the splat takes the steps so far as its source
                     source = self._parse_attribute_splat(_append_traversal_steps(source, steps))
                     steps = []
                     stream.add_nesting_levels()

@@ -273,12 +273,12 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
         return (single if is_certain else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
         results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
-        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)
+        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # its length is known
     return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
 
 
 def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
-    """Evaluate a splat over a sequence: a tuple gives a tuple, anything else a list of one type."""
+    """Evaluate a splat over a sequence: a tuple gives a tuple, a list or set a list; unknown after a problem."""
     results: list[Value] = []
     if source.raw is not UNKNOWN:
         before = len(run.diagnostics)
@@ -302,11 +302,11 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
             "expression instead: [for x in list : x.name[*]]."
         )
         return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
-    # Without elements, an unknown one gives the type.
+    # The source is empty or unknown: evaluate one unknown element for the type.
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())
-    length = get_refinement(source)
+    length = get_refinement(source)  # its known bounds
     bounds = Refinement(not_null=True, shortest=length.shortest, longest=length.longest)
     return add_refinement(Value(ListType(element_type), UNKNOWN), bounds)
 

@@ -214,11 +214,11 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     if kind == ",":
         return True
     if kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE} or following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}:
-        return False
+        return False  # inside a string
     if token.text == "in" and before.kind == scanner.IDENT:
         return True  # `for x in [...]`
     if kind == "!" or (following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0)):
-        return False
+        return False  # after a negation, or before an index
     if kind == "-":
         return before.kind not in _BEFORE_NEGATION  # a subtraction
     return _has_space_at_brackets(token, after)
@@ -246,7 +246,7 @@ def _set_indentation(lines: list[_Line]) -> None:
     for line in lines:
         if not line.lead:
             continue  # an empty line
-        net = sum(token.depth_change for token in (*line.lead, *line.assign))
+        net = sum(token.depth_change for token in (*line.lead, *line.assign))  # opening minus closing brackets
         to_close = -net
         while to_close > 0 and steps:
             reduction = min(to_close, steps[-1])

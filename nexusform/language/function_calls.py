@@ -49,9 +49,9 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
     marks = NO_MARKS  # those of an expanded sequence itself
-    if node.expand:
+    if node.expand:  # `...` after the last argument: each element is an argument
         sequence = _check_expanded_argument(node, function, arguments[-1], run)
-        if sequence is None or sequence.raw is UNKNOWN:
+        if sequence is None or sequence.raw is UNKNOWN:  # None: no sequence, as reported
             return DYNAMIC_UNKNOWN.add_marks(arguments[-1].marks)
         marks = sequence.marks
         arguments[-1:] = sequence.raw
@@ -97,7 +97,7 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
 def _invoke_function(
     node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
-    """Invoke a function; `argument_nodes` are the expressions for problems of its arguments."""
+    """Invoke a function; `argument_nodes` are the expressions of its arguments, to report problems at them."""
     try:
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)

@@ -293,7 +293,7 @@ def _convert_value(value: syntax.JsonValue, diagnostics: list[Diagnostic]) -> sy
         known_names: dict[str, Span] = {}
         for json_property in value.properties:
             earlier = known_names.setdefault(json_property.name, json_property.name_span)
-            if earlier is not json_property.name_span:
+            if earlier is not json_property.name_span:  # the name occurred before
                 detail = (
                     f'An attribute named "{json_property.name}" was already defined at '
                     f"{describe_span(earlier)}. Remove one of the two."

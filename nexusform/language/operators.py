@@ -69,7 +69,7 @@ def get_result_type(operator: str) -> PrimitiveType:
 
 
 def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
-    """Compute `left operator right`, both of the operand type. Raises OperationProblem."""
+    """Compute `left operator right`, both converted to the operator's operand type. Raises OperationProblem."""
     if operator == "==":
         return compare_values(left, right)
     if operator == "!=":
@@ -82,7 +82,7 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
         return _apply_logical(operator, first, second).add_marks(marks)
     if first is UNKNOWN or second is UNKNOWN:
         certain_result = _compare_refinement_bounds(operator, left, right) if operator in _COMPARISONS else None
-        if certain_result is not None:
+        if certain_result is not None:  # the known bounds decide
             return build_boolean(certain_result).add_marks(marks)
         return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
     if operator in _COMPARISONS:
@@ -187,7 +187,7 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
             run.diagnostics.extend(right_problems)
             return right.add_marks(marks)
         if not left_failed and _may_be_decided_by_known_side(left, right, right_failed=right_failed):
-            return _UNDECIDED.add_marks(marks)
+            return _UNDECIDED.add_marks(marks)  # unknown instead of an error
     problems = left_problems + right_problems
     run.diagnostics.extend(problems)
     if has_failed or has_errors(problems):

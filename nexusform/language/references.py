@@ -52,7 +52,7 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
 
 
 def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List free traversals, depth first in source order, with an explicit stack."""
+    """List the traversals of other roots than `bound_names` and loop variables, depth first in source order."""
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
         expression, names = stack.pop()
@@ -109,7 +109,7 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
 
 
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the free references of a body, in source order."""
+    """List the references of a body, except those to `bound_names` (iterators), in source order."""
     items: list[syntax.Attribute | syntax.Block] = [*body.attributes, *body.blocks]
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:
@@ -145,7 +145,7 @@ def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names)
 
 
 def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the references of a JSON value; texts may be templates."""
+    """List the references of a JSON value except those to `bound_names`; its texts may be templates."""
     from nexusform.language.json_syntax import build_expression
 
     if isinstance(value, syntax.JsonObject):
@@ -155,7 +155,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
             ):
                 yield from _list_json_dynamic_references(json_property.value, bound_names)
                 continue
-            if "{" in json_property.name:
+            if "{" in json_property.name:  # the name may be a template, too
                 yield from _list_in_json(syntax.JsonScalar(json_property.name, json_property.name_span), bound_names)
             yield from _list_in_json(json_property.value, bound_names)
     elif isinstance(value, syntax.JsonArray):

@@ -28,7 +28,7 @@ def evaluate_template(node: Template, run: ExpressionRun) -> Value:
 
 
 def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Expression) -> Value:
-    """Join the evaluated parts to one string, unknown if one of them is."""
+    """Join the evaluated parts to one string; if a part is unknown, an unknown one with the known prefix."""
     pieces: list[str] = []
     marks = NO_MARKS
     is_known = True
@@ -104,7 +104,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
     condition = evaluate_condition(node.condition, run, node)
     if condition is None:  # reported as invalid
         return Value(common_type, UNKNOWN)
-    # Of both branches, so that they are independent of when the condition becomes known.
+    # The marks of both branches, so that they stay the same once an unknown condition is known.
     marks = condition.marks | then.marks | otherwise.marks
     if condition.raw is UNKNOWN:
         return _build_unknown_choice(then, otherwise, common_type).add_marks(marks)

@@ -106,11 +106,11 @@ class TemplateParser:
         return decode_quoted_text(stream.tokens.text[begin:end], report_escape)
 
     def _parse_pieces(self, closing: str, first: int) -> tuple[list[_Piece], int]:
-        """Parse the pieces up to the closing token. Return them, and that token's index."""
+        """Parse the pieces after the token `first`. Return them, and the index of the token of kind `closing`."""
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        trim = False  # whether the sequence before ends with `~}`
+        trim = False  # whether the last piece is a sequence (`${ }`, `%{ }`) with `~}` at its end
         while True:
             index = stream.index
             kind = tokens.kinds[index]
@@ -237,7 +237,7 @@ class TemplateParser:
         return self.stream.tokens.get_text(self.stream.read_token())
 
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
-        """Build the expression of a list of pieces; `end` is the closing mark of the template."""
+        """Build the expression of a list of pieces; `span` is the whole template, `end` its closing mark."""
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
             return TemplateWrap(pieces[0].expression, span)
         pieces = _merge_adjacent_literals(pieces)
@@ -246,14 +246,14 @@ class TemplateParser:
         if len(pieces) == 1 and isinstance(pieces[0], _LiteralText):
             return StringLiteral(pieces[0].value, span)
         stack = [_OpenDirective(None)]  # the template itself, then its open directives, innermost last
-        deepest = 0
+        deepest = 0  # largest number of nested directives
         for piece in pieces:
             if isinstance(piece, _LiteralText):
                 literal_span = self.stream.positions.build_span(piece.begin, piece.end)
                 stack[-1].parts.append(StringLiteral(piece.value, literal_span))
             elif isinstance(piece, _Interpolation):
                 stack[-1].parts.append(piece.expression)
-            elif piece.keyword in _ENDS:
+            elif piece.keyword in _ENDS:  # `if` or `for`
                 stack.append(_OpenDirective(piece))
             else:
                 self._process_directive_end(piece, stack)
@@ -274,7 +274,7 @@ class TemplateParser:
         """Handle `else`, `endif` or `endfor`."""
         open_directive = stack[-1]
         start = open_directive.directive
-        if start is None:
+        if start is None:  # the template itself: no directive is open
             raise self._report_unexpected(end, "The control directives within this template are unbalanced.")
         if end.keyword == "else":
             if start.keyword == "for":
@@ -317,8 +317,8 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
     has no indentation. Trimming happens before it is decided which piece starts a line.
     """
-    leading: list[_LiteralText] = []
-    minimum: int | None = None
+    leading: list[_LiteralText] = []  # texts at the start of a line
+    minimum: int | None = None  # smallest indentation of the lines so far
     is_line_start = True
     for piece in pieces:
         text = piece if isinstance(piece, _LiteralText) else None

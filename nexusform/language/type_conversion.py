@@ -38,7 +38,7 @@ from nexusform.values.typed_value import (
 def convert_value(value: Value, target: Type) -> Value:
     """Convert the value to type `target`, keeping marks; defaults of optional attributes are filled in.
 
-    Open parts of `target` keep the value's own type (elements of a collection get one type). Raises ConversionProblem.
+    Open parts (DYNAMIC) of `target` keep the value's type (elements of a collection get one). Raises ConversionProblem.
     """
     from_type = value.type
     if target is DYNAMIC or from_type is target:
@@ -137,7 +137,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
-    """Convert every part to the element type, or to a common one if it is open. Return this type and the parts."""
+    """Convert every part to the element type, or if it is open to a common one. Return the type and the parts."""
     element = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also for a collection without elements
@@ -189,7 +189,7 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
 
 
 def _convert_to_object(value: Value, target: ObjectType) -> Value:
-    """Convert a map or object to an object: other attributes are dropped; absent or null ones have their default."""
+    """Convert a map or object to an object. Attributes outside `target` are dropped; absent or null: the default."""
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem((), "object required")
     raw = value.raw
@@ -250,11 +250,11 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return `target` with its open parts taken from the type of the value, if possible."""
+    """Return `target` with its open parts (DYNAMIC) taken from the value's type; an open part without match stays."""
     if target is DYNAMIC:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
-        return target
+        return target  # nothing to take or to fill
     if isinstance(target, ObjectType):
         if not isinstance(from_type, ObjectType):
             return target
@@ -277,7 +277,7 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
 def _require_convertible(from_type: Type, target: Type) -> None:
     """Raise ConversionProblem if no value of the one type can be converted to the other."""
     if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
-        return  # nothing is known, or nothing to convert
+        return  # a type is open, or there is nothing to convert
     if isinstance(target, PrimitiveType):
         # Strings convert to and from numbers and bools.
         if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:

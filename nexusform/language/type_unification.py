@@ -21,18 +21,18 @@ from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
-    """Return the common type of all these types; None if there is none.
+    """Return the common type of all given types; None if there is none.
 
     Strings win over numbers and bools; objects of different attributes become a map, tuples of different
-    lengths a list, if their parts are compatible. The open type is compatible with any other.
+    lengths a list, if their parts are compatible. The open type (DYNAMIC) is compatible with any.
     """
-    distinct: list[Type] = []
+    distinct: list[Type] = []  # each type once, without the open type
     for candidate in types:
         if candidate is not DYNAMIC and candidate not in distinct:
             distinct.append(candidate)
     if len(distinct) <= 1:
         return distinct[0] if distinct else DYNAMIC
-    kinds = {candidate.__class__ for candidate in distinct}
+    kinds = {candidate.__class__ for candidate in distinct}  # such as ListType
     if kinds == {PrimitiveType}:
         return STRING if STRING in distinct else None  # a number and a bool have no common type
     if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
@@ -47,7 +47,7 @@ def unify_types(types: Sequence[Type]) -> Type | None:
         # An existing list or set decides the result.
         is_set = SetType in kinds and ListType not in kinds
         return SetType(common) if is_set else ListType(common)
-    return None
+    return None  # of different kinds, such as a list and a map
 
 
 def _unify_structures(types: Sequence[Type]) -> Type | None:
@@ -116,7 +116,7 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    """Return whether the known bounds of two values, one of them partly unknown, exclude equality."""
+    """Return whether the refinements (known bounds) of two values, one of them partly unknown, exclude equality."""
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
         return left_refinement.not_null or right_refinement.not_null  # the other value is not null
@@ -128,7 +128,7 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         left_prefix = left_prefix[: len(right_prefix)]
     if left.raw is UNKNOWN:
         right_prefix = right_prefix[: len(left_prefix)]
-    opposite_bounds: tuple[tuple[Any, Any], ...] = (
+    opposite_bounds: tuple[tuple[Any, Any], ...] = (  # (lower of one value, upper of the other), None if open
         (left_refinement.lowest, right_refinement.highest),
         (right_refinement.lowest, left_refinement.highest),
         (left_refinement.shortest, right_refinement.longest),
@@ -149,15 +149,15 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
         return None if may_be_null or _may_be_equal(left.type, right.type) else False
     if first is None or second is None:
-        return first is second
+        return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):
-        return False
-    if first.__class__ is dict:
+        return False  # known values of different types
+    if first.__class__ is dict:  # entries of a map or object
         if first.keys() != second.keys():
             return False
         return _has_only_equal_pairs([(v, second[k]) for k, v in first.items()])
     if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
-        return False if _is_certainly_different(left, right) else None
+        return False if _is_certainly_different(left, right) else None  # elements have no order to compare them by
     if first.__class__ is tuple:
         return len(first) == len(second) and _has_only_equal_pairs(list(zip(first, second, strict=True)))
     return bool(first == second)

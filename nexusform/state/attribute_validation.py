@@ -62,7 +62,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
             return
         for name, check_part in checks.items():
             part = value.get(name)
-            if part is not None and part is not UNKNOWN:  # null is as absent
+            if part is not None and part is not UNKNOWN:  # null is as absent, checked below
                 yield from check_part(part, (*path, name))
         has_machine = value.get("machine") is not None
         for name in names_with_machine if has_machine else required_names:

@@ -281,7 +281,7 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
             record = _decode_line(line)
             if record is not None:
                 records.append(record)
-            elif number < len(all_lines):
+            elif number < len(all_lines):  # else the truncated last line
                 detail = (
                     f"Record {number} of {name} is damaged. It is not the last record, so a crash did not cut it off. "
                     "No changes were made. The record of one step of an interrupted apply is lost. Remove the line "

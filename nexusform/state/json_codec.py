@@ -108,7 +108,7 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
 
 def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
     """Check whether two texts are equal except for blanks."""
-    buffer = b""
+    buffer = b""  # bytes of `second` without blanks, read but not compared yet
     chunks = _split_chunks(second)
     for chunk in _split_chunks(first):
         expected = chunk.translate(None, _BLANK_BYTES)
@@ -244,7 +244,7 @@ class _JsonWriter:
         self._option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
 
     def render(self, value: Any) -> bytes:
-        """Render the whole text. Raises TypeError for values that are not plain data."""
+        """Render the whole text. Raises TypeError for values other than plain data."""
         chunks: list[bytes] = []
         stack = [_OpenContainer(iter([(b"", value)]), b"")]
         while stack:
@@ -272,7 +272,7 @@ class _JsonWriter:
         return b"\n" + depth * self._indent if self._indent else b""
 
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
-        """Render a scalar, or a value that orjson can write; None for a container to be rendered here."""
+        """Render a scalar, or a container suitable for orjson; None for a container to be rendered by `render`."""
         import orjson
 
         plain_value = self._convert_value(value)
@@ -369,7 +369,7 @@ class _JsonScanner:
         self.offsets: dict[Path, int] = {}  # of the values found, by path
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
-        """Record the offsets of the value at `offset` and of the wanted ones inside it; return its end."""
+        """Record the offsets of the value at `offset` and of its parts in `tree`; return the end of the value."""
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":

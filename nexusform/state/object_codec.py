@@ -127,7 +127,7 @@ def describe_json_kind(value: Any) -> str:
 
 
 def build_object_members(object_state: ObjectState) -> dict[str, Any]:
-    """Build the members of an object; defaults are omitted, except the frequent ones."""
+    """Build the members of an object's JSON form; those rarely different from their default are omitted if equal."""
     members: dict[str, Any] = {"status": "tainted"} if object_state.tainted else {}
     members["creation"] = object_state.creation
     members["provider"] = object_state.provider

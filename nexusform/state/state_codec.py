@@ -108,7 +108,7 @@ def build_plain_document(state: State) -> dict[str, Any]:
 
 def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
     """Build the document of a state: one entry for each resource, in order of addresses, with all of its instances."""
-    groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
+    groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}  # instances by resource
     for address in state.instances:
         groups.setdefault((address.module, address.mode, address.type, address.name), []).append(address)
     resources = []
@@ -180,7 +180,7 @@ def decode_state(
             )
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
-        is_ours = state is not None or problems[0].id == INVALID  # else it is another document, or a newer version
+        is_ours = state is not None or problems[0].id == INVALID  # else foreign, or of a newer version
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
     if not duplicate_keys:
         return state, problems

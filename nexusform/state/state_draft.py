@@ -210,7 +210,7 @@ class StateDraft:
             closed_intent = self._open.pop((record.address, record.creation), None)
             if closed_intent is not None:
                 self._tracker.finish_operation(closed_intent.intent.number)
-            if record.number != NO_STEP:
+            if record.number != NO_STEP:  # the record belongs to a step of a plan
                 self._tracker.complete_step(record.number)
         elif isinstance(record, InstanceMoves):
             self._move_instances(record)

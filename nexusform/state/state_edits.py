@@ -42,7 +42,7 @@ Pairs = tuple[tuple[Address, Address], ...]
 def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> Pairs:
     """Return the (from, to) pair of every instance moved from `source` to `target`, in order.
 
-    Instance keys absent from both are kept. Raises DiagnosticsError.
+    An instance keeps its key if neither pattern has one. Raises DiagnosticsError.
     """
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
@@ -109,7 +109,7 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
     # Pairs (resource, has a key) of instances in the way. A resource is either one instance without a key or several
     # with keys, never both; a whole resource moves only to a free address.
     conflicts = {(new.resource, new.key is None) for new in targets}
-    if target.type and target.key is None:
+    if target.type and target.key is None:  # a whole resource instead of an instance or module
         conflicts |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
         if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:

@@ -60,7 +60,7 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
 
     Raises ValueError with a message.
     """
-    settings = [
+    settings = [  # pairs (variable or flag, NAME=N); of equal names the last counts
         (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
         for name, number in sorted(environment.items())
         if name.startswith(VARIABLE_PREFIX)

@@ -69,7 +69,7 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first attempt without errors, with an open type if it is not wholly known."""
+    """Return the first value without errors; if it is not wholly known, an unknown value of open type instead."""
     if not attempts:
         raise FixedProblem("at least one argument is required")
     details: list[str] = []

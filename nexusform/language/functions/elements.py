@@ -88,7 +88,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
-            break  # later arguments are not checked
+            break  # the loop below ends here at the latest: later arguments are not checked
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
@@ -100,7 +100,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence, null for an empty one. Raises FunctionProblem for other values."""
+    """Return the only element of a sequence; null if empty, unknown if open. Raises FunctionProblem for others."""
     if isinstance(sequence.type, TupleType):
         if len(sequence.type.elements) > 1:
             raise FunctionProblem(_TOO_MANY_ELEMENTS, 0)
@@ -179,7 +179,7 @@ def _has_element(sequence: Value, value: Value) -> Value:
 
 
 def _compute_length(value: Value) -> Value:
-    """Return the number of elements, attributes or characters; bounds of an uncertain number."""
+    """Return the number of elements, attributes or characters; if it is unknown, an unknown value with its bounds."""
     value_type, raw = value.type, value.raw
     if isinstance(value_type, TupleType):
         return Value(NUMBER, len(value_type.elements))

@@ -149,7 +149,7 @@ def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
             raise FunctionProblem(f'CSV parse error on line {line}: bare " in non-quoted-field')
         return field, end, line
     pieces: list[str] = []
-    start_line, offset = line, offset + 1
+    start_line, offset = line, offset + 1  # after the opening quote
     while True:
         quote = text.find('"', offset)
         if quote < 0:
@@ -158,7 +158,7 @@ def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
         line += text.count("\n", offset, quote)
         following = text[quote + 1 : quote + 2]
         if following == '"':
-            pieces.append('"')
+            pieces.append('"')  # two quotes stand for one
             offset = quote + 2
         elif following in {"", ",", "\n"}:
             return "".join(pieces), quote + 1, line

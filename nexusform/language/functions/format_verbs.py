@@ -65,7 +65,7 @@ def _has_untyped_null(arguments: Sequence[Value]) -> bool:
 def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     """Replace the verbs of the pattern by the arguments. Raises FunctionProblem."""
     pieces: list[str] = []
-    offset, next_position, highest = 0, 0, 0
+    offset, next_position, highest = 0, 0, 0  # highest: the number of arguments up to the last used one
     while True:
         start = pattern.find("%", offset)
         if start < 0:
@@ -92,7 +92,7 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
 
 
 def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
-    """Parse the verb at `start`. Return it and its argument number: explicit, else `next_position`."""
+    """Parse the verb at `start`. Return it and its argument's position (from 0): explicit, else `next_position`."""
     match = _VERB.match(pattern, start)
     assert match is not None
     offset = len(pattern[:start].encode())
@@ -114,7 +114,7 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVe
 
 def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem, for null with any verb except `%v`."""
-    mode = verb.mode
+    mode = verb.mode  # the letter of the verb
     if mode == "v":
         # Primitives are plain, anything else (and null, and with the flag #) is JSON.
         if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
@@ -128,12 +128,12 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
-    if mode in {"s", "q"}:
+    if mode in {"s", "q"}:  # plain or quoted text
         text = _convert_argument(verb, argument, STRING)
         if verb.precision is not None:
             text = "".join(split_clusters(text)[: verb.precision])
         return _add_padding_to_width(verb, render_json_string(text) if verb.mode == "q" else text)
-    if mode == "t":
+    if mode == "t":  # a bool
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
@@ -227,7 +227,7 @@ def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
     """Render a number as %g, as Go does: with an exponent below -4, or from the number of significant digits on."""
-    count = None if precision is None else max(precision, 1)
+    count = None if precision is None else max(precision, 1)  # significant digits; None: all
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
     limit = 6 if count is None else count
@@ -241,8 +241,8 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
-    """Evaluate `formatlist`: one text per element of the list arguments (all of one length), others repeated."""
-    lists = {
+    """Evaluate `formatlist`: one text per position in the lists, all of one length; other arguments serve each text."""
+    lists = {  # by position of the argument, from 1
         position: argument
         for position, argument in enumerate(arguments, 1)
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
@@ -253,7 +253,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
         return Value(_STRINGS, UNKNOWN)
     texts = []
     for iteration in range(count):
-        item_arguments = [
+        item_arguments = [  # of one text
             lists[position].raw[iteration] if position in lists else argument
             for position, argument in enumerate(arguments, 1)
         ]
@@ -262,7 +262,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
             texts.append(Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN))
         except FunctionProblem as problem:
             if _has_untyped_null(arguments):
-                return DYNAMIC_UNKNOWN
+                return DYNAMIC_UNKNOWN  # no error, as in Terraform
             message = f"error on format iteration {iteration}: {problem.message}"
             raise FunctionProblem(message, problem.argument) from None
     return Value(_STRINGS, tuple(texts))
@@ -274,7 +274,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
     for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
         if length is None:
-            continue  # unknown: it may fit
+            continue  # an unknown length may be equal
         if count is not None and length != count:
             raise FunctionProblem(
                 f"argument {position} has length {length}, which is inconsistent with "

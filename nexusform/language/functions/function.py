@@ -133,11 +133,11 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
     """Call a function with arguments of their parameters' types. Raises FunctionProblem.
 
-    The body is called only if its parameters allow every argument; else the result is unknown.
+    The result is unknown, without a call of the body, if an argument is unknown and its parameter does not allow it.
     """
     marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []
-    has_dynamic = has_unknown = False
+    has_dynamic = has_unknown = False  # of disallowed arguments: of unknown type, or unknown
     for position, argument in enumerate(arguments):
         value = argument
         parameter = function.get_parameter(position)
@@ -145,7 +145,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
             raise FixedProblem(NULL_ARGUMENT, position)
         if parameter.inner_marks:
             marks |= value.marks
-            value = value.remove_marks()
+            value = value.remove_marks()  # only its own: its parts keep theirs
         elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):  # parts may have marks
             value, inner_marks = remove_all_marks(value)
             marks |= inner_marks
@@ -155,13 +155,13 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
             has_unknown = True
         values.append(value)
     if has_dynamic:
-        result_type = function.returns if not callable(function.returns) else DYNAMIC  # it depends on the argument's
+        result_type = function.returns if not callable(function.returns) else DYNAMIC  # not computable yet
         result = Value(result_type, UNKNOWN)
     elif has_unknown:
         result = Value(function.returns(values) if callable(function.returns) else function.returns, UNKNOWN)
     else:
         result = function.body(*values)
-    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:  # known at least as not null
+    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:  # unknown, but not null
         result = add_refinement(result, NOT_NULL)
     return result.add_marks(marks)
 

@@ -69,7 +69,7 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
-    """Return the element of a key, else the default. Raises FunctionProblem without both."""
+    """Return the element of a key, else the default; unknown for an unknown map or key. Raises FunctionProblem."""
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
@@ -96,7 +96,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
 
 
 def _merge_maps(*maps: Value) -> Value:
-    """Merge maps or objects; the last of equal keys counts, null is empty. Only maps of one type give a map."""
+    """Return a map for maps of one type, else an object; the last of equal keys counts, null is empty."""
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)

@@ -99,7 +99,7 @@ _MAX_NEW_BITS: Final = 32
 
 
 def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
-    """Compute one subnet after the other, each longer than the prefix by its number of bits."""
+    """Compute one subnet after the other in `prefix`, its prefix longer by each of `new_bits`."""
     network = _parse_network(prefix.raw, position=0)
     next_address = int(network.network_address)
     end = next_address + network.num_addresses

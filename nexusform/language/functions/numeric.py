@@ -76,7 +76,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
         raise FixedProblem("base must be a whole number between 2 and 62 inclusive", 1)
     numeral = text.raw
     digits = numeral[1:] if numeral[:1] in {"-", "+"} else numeral
-    if radix <= 36:
+    if radix <= 36:  # above, upper case has digits of its own
         digits = digits.lower()
     radix_digits = _DIGITS[:radix]
     if not digits or len(digits) > _MAX_INTEGER_DIGITS or not set(digits).issubset(radix_digits):

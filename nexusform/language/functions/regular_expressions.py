@@ -79,7 +79,7 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
         raise _build_pattern_error(_GO_MESSAGES.get(message, message), part) from None
-    # The package has one group per name, Go has all.
+    # The package lists one group for each distinct name; Go lists every group: None is one without a name.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
@@ -190,7 +190,7 @@ def _expand_template(template: str, pattern: CompiledPattern, match: Any) -> str
             return "$"
         name = plain_name or braced_name
         if not _GROUP_NUMBER.fullmatch(name):
-            # Of groups with the same name the first one that took part.
+            # Several groups may have the name: use the first with a text in this match.
             groups = zip(pattern.names, match.groups(), strict=True)
             return next((text for group, text in groups if group == name and text is not None), "")
         texts_by_number = dict(enumerate((match.group(), *match.groups())))

@@ -51,7 +51,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type for lists with a common one, else a tuple type; the open type with an unknown list."""
+    """Return a list type for lists with a common one, else a tuple type (DYNAMIC if a list in it is unknown)."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     argument_types = []
@@ -105,10 +105,10 @@ def _flatten_sequence(sequence: Value) -> Value:
 
 
 def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
-    """Add the elements of nested lists to `elements`, their marks to `marks`; false if the number is unknown."""
+    """Add the elements of nested lists to `elements`, the lists' marks to `marks`; false if the number is unknown."""
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        return False  # equal elements are one
+        return False  # unknown elements may be equal, and then count as one
     is_known = True
     for item in sequence.raw:
         is_sequence = isinstance(item.type, SEQUENCES)
@@ -123,7 +123,7 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the values with keys in the search set."""
+    """Evaluate `matchkeys`: the elements of `values` at the positions of keys found in `searchset`."""
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)
@@ -151,7 +151,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
             index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
             for index, unknown_key in unknown_keys
         ):
-            # Decided early, as in Terraform: once all is known there may be a match.
+            # An unknown search key before the first match: an empty list, as in Terraform, though it may match later.
             return Value(values.type, ())
         if first_index < len(search_keys):
             chosen.append(value)
@@ -216,7 +216,7 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
-    """Return the elements between two indices. Raises FunctionProblem for indices out of range."""
+    """Return the elements from `start` up to `end`, exclusive. Raises FunctionProblem for indices out of range."""
     if isinstance(sequence.type, SetType):
         raise FixedProblem("cannot slice a set, because its elements do not have indices", 0)
     if not isinstance(sequence.type, (ListType, TupleType)):

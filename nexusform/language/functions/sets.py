@@ -86,7 +86,7 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    """Compute all combinations, the last factor varying fastest; only the bounds of an unknown number."""
+    """Compute all combinations, the last factor varying fastest; unknown, but bounded, if a length is unknown."""
     result_type = _find_product_type(sets)
     assert isinstance(result_type, (ListType, SetType))
     row_type = result_type.element
@@ -96,7 +96,7 @@ def _compute_cartesian_product(*sets: Value) -> Value:
         shortest = prod([low for low, _ in bounds])
         longest: int | None = 1
         for _, high in bounds:
-            longest = None if longest is None or high is None else longest * high
+            longest = None if longest is None or high is None else longest * high  # None: no bound
         # Rows may be equal: at least one remains.
         product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)

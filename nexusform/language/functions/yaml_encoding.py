@@ -99,7 +99,7 @@ def _render_lines(value: Value, indent: int) -> list[str]:
 
 
 def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
-    """Render the lines of one entry of a mapping at column `indent`, without this indentation."""
+    """Render the lines of one entry of a mapping at column `indent`, without the indentation up to it."""
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         # An explicit key: `? KEY` and `: VALUE`.
         key_start, *key_rest = _render_value(Value(STRING, key), indent=indent + 2, column=indent + 2)
@@ -134,7 +134,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
         # A long text continues on the next line in place of a single space.
         lines: list[str] = []
         pieces = ['"']
-        column += 1
+        column += 1  # of the next character, after the quote
         is_after_space = False
         for position, character in enumerate(raw):
             is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(raw) - 1
@@ -316,7 +316,7 @@ _HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
 
 
 def _parse_scalar(event: Any) -> Value:
-    """Parse a value by its tag, or by YAML's rules without one."""
+    """Parse a scalar by its tag; without a tag, quotes make it text, and YAML's rules apply to a plain one."""
     text = normalize_stored_text(event.value)
     is_quoted = event.style in {"'", '"'}
     if event.tag is None:
@@ -357,7 +357,7 @@ def _parse_plain_scalar(text: str) -> Value:
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', 0)
-    moment = _TIMESTAMP.match(text)
+    moment = _TIMESTAMP.match(text)  # groups: date, time, zone; the last two may be missing
     if moment is not None:
         return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
     return Value(STRING, text)

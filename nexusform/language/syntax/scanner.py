@@ -333,7 +333,7 @@ class _Scanner:
         self.offset = offset
 
     def _scan_rare_token(self, group: int, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
-        """Scan a token of one of the less common groups of `_NORMAL`; true if the mode changes."""
+        """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends."""
         if group == 5:
             return self._scan_brace(begin, end, mode)
         if group in {7, 8}:
@@ -360,7 +360,7 @@ class _Scanner:
                 self.invalid_count += 1
                 self.tokens.add(INVALID, begin, end)
                 if self.invalid_count > _MAX_INVALID:
-                    self.offset = len(self.text)
+                    self.offset = len(self.text)  # skip the rest
         return False
 
     def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:

@@ -361,7 +361,7 @@ class _Database:
         return SQL(statement).format(schema=Identifier(self._schema), holder=SQL(_HOLDER))
 
     def connect(self, idle_seconds: int = 0) -> Connection[Any]:
-        """Open a session that ends after idle seconds. Raises psycopg.Error, BackendProblem."""
+        """Open a session; it ends after `idle_seconds` without use (0: never). Raises psycopg.Error, BackendProblem."""
         import psycopg
 
         record_server_access(f"postgres://{self._host}")
@@ -382,7 +382,7 @@ class _Database:
         if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
             connection.close()
             raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
-        if self._create:
+        if self._create:  # the tables may not exist yet
             with connection.transaction():
                 # Concurrent creation of the same tables would fail, so it is serialized.
                 connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (self.lock_space,))
@@ -397,10 +397,10 @@ class _Database:
 
 
 def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an encrypted connection for servers elsewhere. Raises BackendProblem."""
+    """Return the TLS settings to add: required for another machine, else none. Raises BackendProblem."""
     hosts = str(parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost").split(",")
     if parts.get("service") or read_variable("PGSERVICE"):
-        return {}  # its file may set host and encryption; `connect` checks the result
+        return {}  # the file of the service may set host and encryption; `connect` checks the connection
     if all(map(_is_this_machine, hosts)):
         return {}  # local connections need no TLS
     mode = parts.get("sslmode") or read_variable("PGSSLMODE")

@@ -110,7 +110,7 @@ class S3Backend(LineJournalBackend):
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
             self._journal.reset()
-            if current is not None:  # it may only be suspended
+            if current is not None:  # the former holder may only be suspended, and write later
                 self._block_former_holder(info.id)
 
         def renew() -> None:
