@@ -40,6 +40,7 @@ def test_new_workspace_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_workspace(capsys, "select", "default") == 'Switched to workspace "default".\n'
     assert run_workspace(capsys, "show") == "default\n"
     assert Path("state/nexusform.nfstate.d/lab/nexusform.nfstate").exists()
+    assert not list(Path().rglob("*.lock.info"))
 
 
 def test_new_workspace_may_start_with_a_state(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from nexusform.resources.address import Address
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
+REJECTED: Final = " (rejected)"  # end of the headline of a change rejected by its provider
 
 # A status per cluster follows from the bindings; `show` prints it in full.
 _STATUSES: Final = "placement_statuses"
@@ -72,7 +73,7 @@ def build_stanzas(
             body=body,
         )
         is_rejected = str(change.address) in plan.rejected
-        stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
+        stanzas.append(replace(stanza, headline=f"{stanza.headline}{REJECTED}") if is_rejected else stanza)
     return tuple(stanzas)
 
 

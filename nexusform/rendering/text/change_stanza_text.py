@@ -12,7 +12,7 @@ from nexusform.diagnostics.phrases import select_word_form
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width, render_symbol
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
-from nexusform.rendering.report.change_stanzas import ChangeStanza
+from nexusform.rendering.report.change_stanzas import REJECTED, ChangeStanza
 from nexusform.rendering.report.difference_tree import REPLACED, DifferenceNode, NodeKind, measure_name_width
 from nexusform.rendering.report.plan_sentences import format_headline, format_headline_address
 
@@ -206,7 +206,7 @@ class StanzaGroup(Struct, frozen=True):
 
 def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Change, ChangeStanza | None]]:
     """Return every change with its stanza, or None without one (unchanged objects)."""
-    by_headline = {(stanza.address, stanza.headline): stanza for stanza in stanzas}
+    by_headline = {(stanza.address, stanza.headline.removesuffix(REJECTED)): stanza for stanza in stanzas}
     keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 

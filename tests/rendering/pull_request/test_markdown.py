@@ -436,3 +436,11 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
     rebuilt = require_success(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
     comment = render_markdown(rebuilt.plan, build_all_types())
     assert re.search(r"^\| `a-p-0` \| to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)
+
+
+def test_rejected_change_is_among_every_change(plans: SimpleNamespace) -> None:
+    plan = plans.added_cluster()
+    change = next(change for change in plan.changes if change.action is Action.CREATE)
+    rejected = replace(plan, errored=True, rejected=frozenset({str(change.address)}))
+    every_change = render_markdown(rejected, {}, REGISTRIES).partition("Every change")[2]
+    assert f"# {change.address} will be created (rejected)" in every_change

@@ -272,6 +272,7 @@ def test_invalid_time_is_reported(name: str, capsys: pytest.CaptureFixture[str])
     code, out = run_command(capsys, "plan")
     assert code == 1
     assert f'hub.json:1: {name} "yesterday" is not a time' in out
+    assert out.count("is not a time") == 1
 
 
 def test_empty_file_is_not_an_empty_hub(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,6 +68,17 @@ def test_connections_of_version_1_are_sent_as_those_of_version_2() -> None:
     }
 
 
+@pytest.mark.parametrize(("is_graceful", "kind"), [(True, "GRACEFUL"), (False, "FORCEFUL")])
+def test_instance_is_terminated_as_configured(is_graceful: bool, kind: str) -> None:
+    client = RecordingClient()
+    create(client)
+    provider = TackerProvider("tacker", client, TackerOptions("rollback", 9.0, is_graceful=is_graceful))
+    key = ObjectKey("tacker_vnf", "s/v", 1)
+    provider.delete(ChangeRequest(key, "tacker_vnf.v", {**PLANNED, "vnf_instance_id": "i"}, None))
+    assert client.sent["POST /vnf_instances/i/terminate"] == {"terminationType": kind}
+    assert "DELETE /vnf_instances/i" in client.sent
+
+
 def test_rolled_back_instantiation_leaves_no_instance() -> None:
     client = RecordingClient()
     client.operation |= {"operationState": "ROLLED_BACK", "error": {"title": "Heat failed", "detail": "no host."}}
