@@ -361,15 +361,16 @@ def create_plan_display(
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
     reports: tuple[ReportFlag, ...] = ()
+    is_aside = False
     if placement_flags.report or placement_flags.source_url:
-        from nexusform.cli.report_flag import parse_plan_reports
+        from nexusform.cli.report_flag import has_stdout_report, parse_plan_reports
 
         reports = parse_plan_reports(placement_flags)
+        is_aside = has_stdout_report(reports)
     if as_json:
         from nexusform.cli.json_reporter import JsonReporter
 
         reporter: RunReporter = JsonReporter()
     else:
-        is_aside = any(report.path == "-" for report in reports)
         reporter = TextReporter(view.create_screen(is_aside=is_aside), concise=concise)
     return PlanDisplay(reporter, placement_flags, reports, show_sensitive)

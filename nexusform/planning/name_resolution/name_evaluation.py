@@ -344,7 +344,7 @@ class Evaluation:
         return view
 
     def get_resource_view(self, address: Address) -> ResourceView:
-        """Return the view of the instances of an address's block, created in the shape of its key if missing."""
+        """Return the view of the instances of a block; if missing or unknown, one in the shape of the address's key."""
         key = (address.module, address.mode, address.type, address.name)
         view = self.resources.get(key)
         if view is None or not view.shape:

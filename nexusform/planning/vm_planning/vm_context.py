@@ -176,7 +176,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
         current_context=ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
         healed_names=names_to_heal if selection.heal else {},
-        explain=None if request.includes_rejections else frozenset(request.explain),
+        explain=None if request.includes_rejections else frozenset(request.explain),  # None: every VM
         is_recorded_machine=_build_machine_lookup(blocks),
         diagnostics=(*[_build_duplicate_machine_error(clash, blocks.instances) for clash in clashes], *problems),
     )

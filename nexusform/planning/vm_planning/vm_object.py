@@ -327,7 +327,7 @@ def compute_vm_actions(
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
-        # Gaps in the numbers are normal if a scale-in removes the newest VMs; otherwise a missing node was deleted.
+        # A scale-in removing those created last may leave gaps in the numbers; otherwise a missing node was deleted.
         prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)

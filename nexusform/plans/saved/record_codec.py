@@ -231,7 +231,7 @@ def _parse_type_from_json(data: Any) -> Type:
 
 
 def _build_optional_shape(inner: Shape) -> Shape:
-    """Build the shape of a value that may be None: null, or the inner shape."""
+    """Build the shape of a value that may be None: null, or the inner shape (`write` None: it is JSON data already)."""
     write = inner.write
     return Shape(
         None if write is None else lambda value: None if value is None else write(value),

@@ -459,12 +459,13 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
-    # Before sending compare the whole body, later only `expected`: Azure does not return all sent values, such as keys.
+    # Before sending compare the whole body, later `expected` and tags: Azure does not return all values, such as keys.
     is_action = change.verb in _ACTION_VERBS
-    expected = {"properties": get_mapping(change.expected)}
+    tags = {name: part for name, part in get_mapping(change.body).items() if name == "tags"}
+    expected = {"properties": get_mapping(change.expected), **tags}
     requested = expected if was_sent or is_action else get_mapping(change.body)
     is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
-    if not was_sent and not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
+    if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
         is_visible = False  # a tag to remove is still there
     if not is_visible or (change.is_retry and not was_sent):  # a retry is sent even if its values are visible
         return _ChangeStatus.NOT_SENT

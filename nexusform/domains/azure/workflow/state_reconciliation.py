@@ -102,7 +102,7 @@ def _read_sites_and_build_provider(
         sites, findings = source.read()
     except ProviderProblem as problem:
         return None, [build_error("refresh-failed", str(problem))]
-    is_captured = source.provider != KIND
+    is_captured = source.provider != KIND  # an export; KIND ("azure") reads the live sites
     provider = ObservedSites(
         name=NAME,
         source=f"the export in {directory}" if is_captured else source.name,

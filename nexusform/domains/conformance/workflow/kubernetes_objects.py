@@ -143,7 +143,7 @@ def _build_toleration(item: Toleration) -> Body:
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     """Build the affinity of a pod; `only_node` is the node of a DaemonSet's pod, "" for other pods."""
     terms = spec.node_terms
-    if only_node:  # as the DaemonSet controller does, each term also requires the node
+    if only_node:  # each term also requires the node (the DaemonSet controller requires only the node)
         own = Requirement("metadata.name", "In", (only_node,))
         terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, own)) for term in terms or (NodeSelectorTerm(),))
     node: Body = {}

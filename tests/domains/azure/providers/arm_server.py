@@ -64,6 +64,7 @@ class Faults:
     retry_after: str = "0.01"  # of the 429
     fails: int = 0  # operations with the final status Failed
     resets: int = 0  # accepted changes with a broken connection
+    lost: int = 0  # changes lost with a broken connection, before they are accepted
     halves: int = 0  # accepted changes with a connection broken within the response
     pages: int = 0  # polls answered with a page of a proxy
     stale: int = 0  # reads of a changed resource with its old content
@@ -557,6 +558,9 @@ class _Handler(BaseHTTPRequestHandler):
         refusal = self.refuse_now() or self.refuse(owner, standing)
         if refusal:
             return refusal
+        if faults.lost:
+            faults.lost -= 1
+            raise ConnectionError
         site.change(self.command, path, body)
         name = build_operation_name(len(site.operations))
         if faults.resets:

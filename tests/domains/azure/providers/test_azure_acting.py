@@ -227,6 +227,14 @@ def test_tags_of_others_survive_a_change_of_tags(nexusform: CommandRunner, serve
         assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
+def test_lost_change_of_tags_is_sent_again(nexusform: CommandRunner, server: ArmServer) -> None:
+    for tags in ({"owner": "core", "env": "lab"}, {"owner": "core"}):
+        server.site.faults = Faults(lost=1)
+        write_configuration(format_cluster(f"  azure {{\n    body = {{ tags = {json.dumps(tags)} }}\n  }}\n"))
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+        assert server.site.resources[CLUSTER]["tags"] == tags
+
+
 def test_node_is_re_created_manually(nexusform: CommandRunner, server: ArmServer) -> None:
     node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
     assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
