@@ -315,7 +315,7 @@ def test_apply_without_any_write_leaves_no_errored_state(nf: Shell, monkeypatch:
         patch.setattr(LocalBackend, "write_merged_state", fail_with_lost_connection)
         code, told = nf("apply", "p.plan")
     assert code == 1
-    assert "No changes were made; the plan can still be applied." in told
+    assert "No objects were changed; the plan can still be applied." in told
     assert not Path("errored.nfstate").exists()
     assert nf("apply", "p.plan")[0] == 0
     assert read_machines() == reviewed

@@ -348,8 +348,8 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
         run.project.backend.write_merged_state(document, preserved)
     except BackendProblem as problem:
         if not recorder.has_written:
-            # No step starts before its intent is written, so nothing changed and no file is needed.
-            detail = f"{problem} No changes were made; the plan can still be applied."
+            # No step starts before its intent is written, so no object changed and no file is needed.
+            detail = f"{problem} No objects were changed; the plan can still be applied."
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
     return []

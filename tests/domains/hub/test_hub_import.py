@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.backends.local_file import LocalBackend
+from nexusform.interfaces.state_storage import BackendProblem
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
@@ -181,3 +183,20 @@ def test_lost_records_and_members_are_imported_into_their_blocks(
     assert run_command("state", "list")[1] == addresses
     assert run_command("plan", "-detailed-exitcode")[0] == 0
     assert list_writes(hub) == []
+
+
+def test_import_keeps_its_file_if_the_state_may_have_the_objects(
+    hub: Front, run_command: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_and_lose_state(hub, run_command)
+    write = LocalBackend.write_merged_state
+
+    def write_and_fail(backend: LocalBackend, document: bytes, preserved_lines: list[bytes]) -> None:
+        write(backend, document, preserved_lines)
+        raise BackendProblem("the connection was closed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "write_merged_state", write_and_fail)
+        code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+    assert (code, "the connection was closed" in said, Path("hub.nf.hcl").exists()) == (1, True, True), said
+    check_import_without_writes(hub, run_command)

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
-from nexusform.applying.events import StepListener
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.static_arguments import EMPTY_SCOPE
@@ -21,7 +20,6 @@ from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Position,
     Problem,
-    SourceFile,
     Span,
     build_error,
     build_warning,
@@ -52,10 +50,10 @@ from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import find_backend, open_project
+from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.provider_setup import check_provider_addresses
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
+from nexusform.workflow.plan_files.import_execution import apply_import_plan, import_with_new_file
 from nexusform.workflow.runs.object_import import (
     CONFIGURATION_SUFFIX,
     ImportResult,
@@ -64,7 +62,7 @@ from nexusform.workflow.runs.object_import import (
     render_resource_block,
     write_new_file,
 )
-from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks
 from nexusform.workflow.runs.state_locking import LockOptions
 
 PROVIDER: Final = "azure_export"
@@ -289,7 +287,9 @@ def import_site(
     new_problems = write_new_file(path, site_import.text)
     if has_errors(new_problems):
         return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)
-    new_problems, sources = _write_imported_state(location, path, site_import, locking, notices)
+    new_problems, sources = import_with_new_file(
+        location, path, locking, notices, lambda run: _apply_import_without_changes(run, site_import)
+    )
     problems += new_problems
     return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
 
@@ -304,25 +304,6 @@ def _format_site_counts(site: ImportedSite) -> str:
     ]
     vms = f"{format_count(site.imported, 'VM')} imported, {site.unplaced:,} without a machine"
     return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"
-
-
-def _write_imported_state(
-    location: CommandContext, path: str, site_import: SiteImportPlan, locking: LockOptions, notices: RunCallbacks
-) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the configuration with the new file, and write the objects to the state under its lock. Delete the file if
-    that fails, but not if only the release of the lock fails: the state has the objects then.
-    """
-    opened = open_project(location)
-    problems = list(opened.diagnostics)
-    if opened.project is None:
-        Path(path).unlink()
-        return problems, opened.sources
-    with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
-        if run.is_ready:
-            problems += _apply_import_without_changes(run, site_import)
-        if has_errors([*problems, *run.diagnostics]):
-            Path(path).unlink()
-    return [*problems, *run.diagnostics], opened.sources
 
 
 def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
@@ -361,7 +342,7 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
             "imported. Please report this with the export."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
+    return [*problems, *apply_import_plan(run, plan)]
 
 
 def _check_target_file(path: str, root: str) -> Diagnostic | None:

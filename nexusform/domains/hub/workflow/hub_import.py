@@ -6,12 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.applying.events import StepListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
@@ -35,9 +33,9 @@ from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import find_backend, open_project
+from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
+from nexusform.workflow.plan_files.import_execution import apply_import_plan, import_with_new_file
 from nexusform.workflow.runs.object_import import (
     ImportResult,
     check_generated_path,
@@ -46,7 +44,7 @@ from nexusform.workflow.runs.object_import import (
     write_new_file,
 )
 from nexusform.workflow.runs.provider_identity import check_identities
-from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, build_base_request
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, build_base_request
 from nexusform.workflow.runs.state_locking import LockOptions
 
 PROVIDER: Final = "fleet"
@@ -107,19 +105,10 @@ def import_hub(
     problems += write_new_file(path, _render_configuration(server, imported, configuration))
     if has_errors(problems):
         return ImportResult(diagnostics=tuple(problems), sources=sources)
-    opened = open_project(location)
-    problems += opened.diagnostics
-    if opened.project is not None:
-        with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
-            run.diagnostics += run.check_identities() if run.is_ready else []
-            if run.is_ready:
-                problems += _write_state(run, imported)
-            if has_errors([*problems, *run.diagnostics]):
-                Path(path).unlink()  # a failed import leaves no file; later only the release of the lock may fail
-        problems += run.diagnostics
-    else:
-        Path(path).unlink()
-    return ImportResult(tuple(lines), len(imported), tuple(problems), opened.sources)
+    new_problems, sources = import_with_new_file(
+        location, path, locking, notices, lambda run: _write_state(run, imported)
+    )
+    return ImportResult(tuple(lines), len(imported), (*problems, *new_problems), sources)
 
 
 def _read_hub_objects_to_import(
@@ -230,7 +219,12 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to the state by a plan without changes; rejected if configuration and objects differ."""
+    """Write the objects to the state by a plan without changes; rejected for another hub, or if configuration and
+    objects differ.
+    """
+    identity_problems = run.check_identities()
+    if has_errors(identity_problems):
+        return identity_problems
     types = run.project.registries.resource_types
     span = Span("", Position(1, 1, 0), Position(1, 1, 0))
     last_creation = run.stored.state.last_creation
@@ -246,7 +240,8 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         for change in differing:
             imports[change.address] = _add_predicted_attributes(imports[change.address], get_mapping(change.after))
         plan = _plan_imported_objects(run, imports)
-    problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
+    problems = [*identity_problems]
+    problems += [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
     changes = _list_changes(plan)
@@ -257,7 +252,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
-    return [*problems, *apply_plan(run, plan, StepListener(), PlanApplyOptions()).diagnostics]
+    return [*problems, *apply_import_plan(run, plan)]
 
 
 def _list_changes(plan: Plan) -> list[Change]:

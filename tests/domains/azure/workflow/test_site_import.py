@@ -368,3 +368,26 @@ def test_import_keeps_its_file_if_only_the_lock_is_not_released(
     assert Path("site.nf.hcl").exists()  # the state has the objects
     code, out, _ = run_command(capsys, "plan", "-detailed-exitcode", "-lock=false")
     assert (code, "No changes." in out) == (0, True)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_import_keeps_its_file_if_the_state_may_have_the_objects(
+    is_written: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The backend fails with or without having written the state. The journal has the objects in both cases."""
+    write = LocalBackend.write_merged_state
+
+    def fail(backend: LocalBackend, document: bytes, preserved_lines: list[bytes]) -> None:
+        if is_written:
+            write(backend, document, preserved_lines)
+        raise BackendProblem("the connection was closed")
+
+    copy_export(SETS[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalBackend, "write_merged_state", fail)
+        code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    assert code == 1
+    assert "the connection was closed" in err
+    assert 'If it creates objects, delete "site.nf.hcl" and import again.' in " ".join(err.replace("│", "").split())
+    code, out, _ = run_command(capsys, "plan")
+    assert (code, "No changes." in out) == (0, True)
