@@ -20,15 +20,7 @@ from nexusform.state.objects import InstanceState, ObjectState, iterate_current_
 def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
     """Yield a no-op change for every object."""
     for address, current in _sort_objects(instances):
-        yield Change(
-            address=address,
-            action=Action.NO_OP,
-            before=current.attributes,
-            after=current.attributes,
-            provider=current.provider,
-            creation=current.creation,
-            prior_creation=current.creation,
-        )
+        yield _build_no_op_change(address, current)
 
 
 def _sort_objects(instances: Mapping[Address, InstanceState]) -> list[tuple[Address, ObjectState]]:
@@ -40,22 +32,26 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
     for address in sorted(prior.previous, key=compute_address_order):
         current = prior.get_object(address)
         if current is not None:
-            yield Change(
-                address=address,
-                action=Action.NO_OP,
-                before=current.attributes,
-                after=current.attributes,
-                provider=current.provider,
-                creation=current.creation,
-                prior_creation=current.creation,
-                sensitive_before=current.sensitive,
-                sensitive_after=current.sensitive,
-                previous_address=prior.previous[address],
-                dependencies=current.dependencies,
-                create_before_destroy=current.create_before_destroy,
-                tainted_before=current.tainted,
-                private=current.private,
-            )
+            yield _build_no_op_change(address, current, prior.previous[address])
+
+
+def _build_no_op_change(address: Address, current: ObjectState, previous: Address | None = None) -> Change:
+    return Change(
+        address=address,
+        action=Action.NO_OP,
+        before=current.attributes,
+        after=current.attributes,
+        provider=current.provider,
+        creation=current.creation,
+        prior_creation=current.creation,
+        sensitive_before=current.sensitive,
+        sensitive_after=current.sensitive,
+        previous_address=previous,
+        dependencies=current.dependencies,
+        create_before_destroy=current.create_before_destroy,
+        tainted_before=current.tainted,
+        private=current.private,
+    )
 
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:

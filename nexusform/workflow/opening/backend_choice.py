@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -375,6 +376,17 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 
 
+def record_backend_choice(settings: Settings, context: CommandContext) -> None:
+    """Save the choice of a first apply without `init`: a backend changed later would seem to have no state."""
+    is_named_by_flags = context.backend_config or context.state_path
+    if is_named_by_flags or not context.is_data_directory_trusted or load_backend_choice(context) is not None:
+        return
+    choice, _ = read_configured_choice(settings, NO_FLAGS, context)
+    if choice not in (None, DEFAULT_CHOICE):
+        with suppress(OSError):  # without a record, a changed backend is not noticed, as before this apply
+            save_backend_choice(choice, context.data_directory)
+
+
 def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings) -> Diagnostic | None:
     """Return an error if the block has another kind of backend than the last init. Unknown kinds are reported later."""
     kind = settings.backend_type
@@ -387,7 +399,7 @@ def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
     """Build the error for a backend changed since the last init; `change_text` is a clause about the change."""
     return build_error(
         "backend-changed",
-        f"The backend of this configuration changed since the last init ({change_text}). To migrate the state, run "
+        f"The backend of this configuration changed since the last init or apply ({change_text}). To migrate the state, run "
         "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
         _get_block_span(settings),
     )

@@ -44,6 +44,7 @@ from nexusform.state import journal, state_codec
 from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart
 from nexusform.state.objects import State
 from nexusform.state.state_draft import UnfinishedApply, build_plan_parts
+from nexusform.workflow.opening.backend_choice import record_backend_choice
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps
@@ -346,6 +347,7 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
             for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
         ]
         run.project.backend.write_merged_state(document, preserved)
+        record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:
         if not recorder.has_written:
             # No step starts before its intent is written, so no object changed and no file is needed.

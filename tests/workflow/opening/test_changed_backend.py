@@ -71,11 +71,11 @@ def test_changed_backend_kind_is_reported_before_missing_settings(nf: Callable[.
         assert nf("apply", "-auto-approve")[0] == 0
         configure("s3")
         code, said = nf("plan")
-        assert (code, 'since the last init (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
+        assert (code, 'since the last init or apply (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
         assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
         # Settings given for one backend are not used for another.
         configure("local", path="elsewhere.nfstate")
-        assert 'since the last init (from "http" to "local")' in nf("plan")[1]
+        assert 'since the last init or apply (from "http" to "local")' in nf("plan")[1]
         code, said = nf("init", "-migrate-state")
         assert code == 0, said
         assert "No changes." in nf("plan")[1]
@@ -147,4 +147,15 @@ def test_unreadable_backend_record_is_an_error(nf: Callable[..., Told], junk: by
     assert not Path("two.nfstate").exists()
     configure("local", path="one.nfstate")
     assert nf("init")[0] == 0
+    assert "No changes." in nf("plan")[1]
+
+
+@pytest.mark.parametrize("later", [{"kind": "local", "path": "second.nfstate"}, {}], ids=["another path", "no block"])
+def test_apply_without_init_records_its_backend(nf: Callable[..., Told], later: dict[str, str]) -> None:
+    configure("local", path="first.nfstate")
+    assert nf("apply", "-auto-approve")[0] == 0
+    configure(**later)
+    code, said = nf("plan")
+    assert (code, "The backend of this configuration changed since the last init or apply" in said) == (1, True), said
+    assert nf("init", "-migrate-state")[0] == 0
     assert "No changes." in nf("plan")[1]

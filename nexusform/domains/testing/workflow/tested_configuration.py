@@ -34,6 +34,7 @@ from nexusform.language.syntax.syntax_nodes import (
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.plan_request import ValueOverride
+from nexusform.providers.registry import PROVIDERS
 from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import AddressPattern, parse_address
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NULL, Value
@@ -214,8 +215,9 @@ def build_tested_configuration(
     # The providers of a run by their names in the configuration, mocks included.
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
-        # A provider without settings, so that it reads no site.
+        # The simulated provider without settings needs none, and connects to no system.
         name, _, alias = mock.key.partition(".")
+        name = DEFAULT_PROVIDER if name in PROVIDERS else name  # unknown ones are reported later
         span = providers[mock.key].span if mock.key in providers else mock.span
         body = Body((), (), mock.span, mock.span)
         providers[mock.key] = ProviderBlock(key=mock.key, name=name, alias=alias, body=body, span=span)

@@ -283,6 +283,25 @@ def test_providers_of_file_replace_those_of_configuration(capsys: pytest.Capture
     assert "boom" in run_tests(capsys, text)[2]
 
 
+@pytest.mark.of_domains("azure", "hub", "vnf")
+@pytest.mark.parametrize("settings", ["", '  subscription_id = "00000000-0000-0000-0000-000000000001"\n'])
+def test_mocked_provider_needs_no_settings_and_no_server(
+    settings: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AZURE_SUBSCRIPTION_ID", "ARM_SUBSCRIPTION_ID", "KUBECONFIG", "OS_CLOUD"):
+        monkeypatch.delenv(name, raising=False)
+    path = Path("main.nf.hcl")
+    blocks = f'provider "azure" {{\n{settings}}}\n'
+    cluster = 'resource "nexus_kubernetes_cluster" "c" {\n'
+    path.write_text(blocks + path.read_text().replace(cluster, f"{cluster}  provider = azure\n"))
+    assert "provider = azure" in path.read_text()
+    mocks = "".join(f'mock_provider "{name}" {{}}\n' for name in ("azure", "fleet", "tacker"))
+    code, out, err = run_tests(capsys, THREE + mocks + build_run(""))
+    assert (code, err) == (0, ""), out + err
+    code, _, err = run_tests(capsys, THREE + mocks.replace("fleet", "flet") + build_run(""))
+    assert (code, "flet" in err) == (1, True)
+
+
 @pytest.mark.of_domains("azure")
 def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m").mkdir()
