@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 from tests.crowded_server import CrowdedServer
 
@@ -242,6 +244,11 @@ def get_collection_path(kind: str, namespace: str = "") -> str:
     plural = next(each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind))
     root = f"/apis/{get_api_version(kind)}" if group else f"/api/{get_api_version(kind)}"
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def copy_body(body: Any) -> Any:
+    """Return a deep copy of a JSON value. `copy.deepcopy` takes ten times as long."""
+    return msgspec.json.decode(msgspec.json.encode(body))
 
 
 def merge_patch(before: Any, sent: Any) -> Any:

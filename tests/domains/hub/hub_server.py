@@ -3,7 +3,6 @@ configurable controller. Its reference is the recorded answers of a real one."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import uuid
@@ -21,6 +20,7 @@ from tests.domains.hub.hub_front import (
     RequestRejection,
     Rule,
     build_forbidden,
+    copy_body,
     get_group,
     merge_patch,
 )
@@ -56,7 +56,7 @@ class HubServer(Front):
         key = _get_key(body)
         with self.lock:
             before = self.objects.get(key)
-            after = merge_patch(copy.deepcopy(before), body) if before else copy.deepcopy(body)
+            after = merge_patch(copy_body(before), body) if before else copy_body(body)
             for path in _list_owned_paths(body):
                 _add_owner(after, manager, "Update", path)
             return self._store(key, before, after)
@@ -82,7 +82,7 @@ class HubServer(Front):
             metadata.setdefault("uid", str(uuid.uuid4()))
             metadata["generation"] = 1
             metadata["creationTimestamp"] = "2026-11-21T02:11:18Z"
-        elif _remove_versions(before) == _remove_versions(after):
+        elif _is_equal_without_versions(before, after):
             return before
         elif before.get("spec") != after.get("spec") or _is_deletion_start(before, after):
             metadata["generation"] = before["metadata"]["generation"] + 1
@@ -93,7 +93,7 @@ class HubServer(Front):
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self.objects.pop(key)
             what = "DELETED"
-        self.happened.note(self.version, what, copy.deepcopy(after))
+        self.happened.note(self.version, what, copy_body(after))
         return after
 
     def hold(self, body: Body) -> None:
@@ -133,7 +133,7 @@ class HubServer(Front):
             raise RequestRejection(404, f'{resource} "{name}" not found')
         if method == "GET":
             assert before is not None
-            return copy.deepcopy(before)
+            return copy_body(before)
         if method == "DELETE":
             assert before is not None
             return self._delete(key, before, query, sent, resource)
@@ -145,7 +145,7 @@ class HubServer(Front):
         self._fill_in(after)
         self._rule(token.removesuffix("-token"), before, after)
         if "dryRun" not in query:
-            after = copy.deepcopy(self._store(key, before, after))
+            after = copy_body(self._store(key, before, after))
         return {**after, "#new": before is None}
 
     def judge(self, deny: Callable[[Body], str] | None) -> None:
@@ -170,7 +170,7 @@ class HubServer(Front):
         """Return an object after a patch."""
         resource, name, sub = named
         sent.setdefault("metadata", {})
-        after = copy.deepcopy(before or {})
+        after = copy_body(before or {})
         if sub == "status" and before is not None:
             after["status"] = {**(after.get("status") or {}), **(sent.get("status") or {})}
             return after
@@ -197,7 +197,7 @@ class HubServer(Front):
         if begin + limit < len(items):
             metadata["continue"] = str(begin + limit)
         version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
-        page = copy.deepcopy(items[begin : begin + limit])
+        page = copy_body(items[begin : begin + limit])
         return {"apiVersion": version, "kind": f"{kind}List", "metadata": metadata, "items": page}
 
     def _objects_at(self, query: Mapping[str, str]) -> dict[tuple[str, str, str, str], Body]:
@@ -221,7 +221,7 @@ class HubServer(Front):
             )
         # As in a real API server, options in the body take precedence, and the query is ignored.
         if not (sent.get("dryRun") if sent else "dryRun" in query):
-            after = copy.deepcopy(before)
+            after = copy_body(before)
             after["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
             self._store(key, before, after)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
@@ -229,7 +229,7 @@ class HubServer(Front):
     def _apply(self, before: Body | None, sent: Body, query: Mapping[str, str], name: str) -> Body:
         manager, force = query["fieldManager"], query.get("force") == "true"
         _validate_schema(sent, name)
-        after = copy.deepcopy(before) if before else {"apiVersion": sent["apiVersion"], "kind": sent["kind"]}
+        after = copy_body(before) if before else {"apiVersion": sent["apiVersion"], "kind": sent["kind"]}
         owners = _get_owners(after)
         ours = set(_list_owned_paths(sent))
         if not force:
@@ -344,11 +344,10 @@ def _is_deletion_start(before: Body, after: Body) -> bool:
     return "deletionTimestamp" not in before["metadata"] and "deletionTimestamp" in after["metadata"]
 
 
-def _remove_versions(body: Body) -> Body:
-    rest = copy.deepcopy(body)
-    for name in ("resourceVersion", "generation"):
-        rest.get("metadata", {}).pop(name, None)
-    return rest
+def _is_equal_without_versions(before: Body, after: Body) -> bool:
+    versions = {"resourceVersion": None, "generation": None}
+    metadata, new_metadata = before["metadata"] | versions, after["metadata"] | versions
+    return metadata == new_metadata and {**before, "metadata": metadata} == {**after, "metadata": metadata}
 
 
 # --- schema, defaults, rules ---------------------------------------------------------------------

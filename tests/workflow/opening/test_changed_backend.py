@@ -71,7 +71,11 @@ def test_changed_backend_kind_is_reported_before_missing_settings(nf: Callable[.
         assert nf("apply", "-auto-approve")[0] == 0
         configure("s3")
         code, said = nf("plan")
-        assert (code, 'since the last init or apply (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
+        assert (code, 'since the last init or apply (from "http" to "s3")' in said, "Missing" in said) == (
+            1,
+            True,
+            False,
+        )
         assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
         # Settings given for one backend are not used for another.
         configure("local", path="elsewhere.nfstate")
