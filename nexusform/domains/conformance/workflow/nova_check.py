@@ -48,7 +48,7 @@ class _NovaDriverRequest(Struct):
 
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the decisions on the VMs of all OpenStack sites. Raises ProgramCheckProblem."""
+    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. Raises ProgramCheckProblem."""
     on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
     replays = [replay for site in on_nova if (replay := _NovaSiteReplay(result, site)).total]  # with decisions
     program = shutil.which(python)
@@ -61,9 +61,9 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
         raise ProgramCheckProblem(str(problem)) from None
     # The driver answers with the versions of its programs, then with the best hosts for each request.
     version = str(answers[0]["nova"]) if answers else "of unknown version"
-    checked = 0
+    checked = 0  # number of decisions
     differences: list[DecisionDifference] = []
-    cases: list[Body] = []
+    cases: list[Body] = []  # the differences, as recorded decisions for `nexusform conformance`
     requests = ((replay, request) for replay in replays for request in replay.requests)
     for (replay, request), hosts in zip(requests, answers[1:], strict=False):  # the time may end before the last one
         checked += bool(request.predicted)
@@ -103,12 +103,12 @@ class _NovaSiteReplay:
             if change.address.type == _SITE_TYPE and change.after is not None and change.id == site.id
         )
         self._placed: dict[Token, tuple[str, PlacedVm]] = {
-            handle: (str(address), vms.placements.vms[key])
+            token: (str(address), vms.placements.vms[key])  # address and planned VM
             for address, vms in result.objects.items()
             if vms.request.site is site
-            for key, handle in vms.placements.tokens.items()
+            for key, token in vms.placements.tokens.items()
         }
-        vms = site.base.list_vms()
+        vms = site.base.list_vms()  # before the plan
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
@@ -116,7 +116,7 @@ class _NovaSiteReplay:
             self._attributes["inventory"], build_nova_settings(self._attributes), records
         )
         # Convert the operations of the plan to requests.
-        released: list[str] = []
+        released: list[str] = []  # names of servers removed since the last request
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):
                 released.append(_name_server(operation.handle))

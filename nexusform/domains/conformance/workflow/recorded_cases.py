@@ -167,7 +167,7 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
 
 
 def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
-    """Predict the node of a pod, as `plan` does for a manifest and a kubectl dump."""
+    """Return {"node": NAME} of a pod, None if no node fits, as `plan` predicts it for a manifest and a kubectl dump."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
         objects = {"apiVersion": "v1", "kind": "List", "items": case.snapshot["objects"]}
@@ -243,16 +243,16 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
     following = next(remaining, None)
     if following is None:  # too few for more processes
         return score
-    with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:
-        waiting: deque[LocatedConformanceCase] = deque()  # answers arrive in the order of their cases
+    with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:  # Ctrl-C ends the parent only
+        sent_cases: deque[LocatedConformanceCase] = deque()  # without an answer, in the order of the answers
 
-        def list_waiting() -> Iterator[LocatedConformanceCase]:
+        def send_cases() -> Iterator[LocatedConformanceCase]:
             for item in chain([following], remaining):
-                waiting.append(item)
+                sent_cases.append(item)
                 yield item
 
-        for predicted, reason in pool.imap(partial(_predict_case_answer, answer), list_waiting(), _CHUNK):
-            _add_case_result(score, waiting.popleft(), predicted, reason)
+        for predicted, reason in pool.imap(partial(_predict_case_answer, answer), send_cases(), _CHUNK):
+            _add_case_result(score, sent_cases.popleft(), predicted, reason)
     return score
 
 

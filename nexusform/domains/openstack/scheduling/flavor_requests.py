@@ -238,7 +238,7 @@ def _parse_numa_cells(
 
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
-    """Return the properties key.0, key.1 and so on. Raises ValueError if flavor and image have them."""
+    """Return the properties key.0, key.1 and so on. Raises ValueError if both flavor and image have key.0."""
     if f"{key}.0" in properties and f"{key}.0" in image:
         raise ValueError(_format_property_conflict(key))
     values = properties if f"{key}.0" in properties else image

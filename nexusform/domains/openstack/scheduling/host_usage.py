@@ -112,11 +112,11 @@ class NovaHostUsage(Struct, frozen=True):
     def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM; unsuitable cells and devices stay free."""
         usage = self
-        cells = self.fit_numa(request) if request.numa is not None else []
-        # If only the second attempt of Nova succeeds, its candidate has VCPU.
-        is_first = cells is not None or not self.cells
+        cells = self.fit_numa(request) if request.numa is not None else []  # None: do not fit
+        # Nova first tries the candidate with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
+        is_first_attempt = cells is not None or not self.cells
         if request.dedicated_vcpus and (
-            request.fallback_vcpus == 0 or (is_first and self.has_dedicated_vcpus(request))
+            request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request))
         ):
             usage = replace(
                 usage,

@@ -259,7 +259,7 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
     for key, value in expression.items:
         name = key.expression.value if isinstance(key.expression, StringLiteral) else _format_dotted(key.expression)
         used_reference = parse_reference(value, problems)
-        if used_reference is not None and name:
+        if used_reference is not None and name:  # others are reported or computed
             providers[name] = _format_dotted(used_reference)
     return providers
 
@@ -316,7 +316,7 @@ _OVERRIDE_TARGETS: Final[Mapping[str, tuple[str | None, str]]] = {
 
 
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
-    """Decode one override; None if its target is invalid."""
+    """Decode one override; None if its target is missing or invalid, with a problem."""
     parts = _decode_content(block.body, _OVERRIDE_SCHEMA, problems)
     arguments = parts.attributes
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None

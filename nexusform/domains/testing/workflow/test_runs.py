@@ -271,7 +271,9 @@ class RunBlockExecutor(Struct):
         problems: list[Diagnostic],
         failed_outputs: frozenset[str] = frozenset(),
     ) -> bool:
-        """Evaluate assertions, record outputs, and return whether one failed. Raises RunBlockError."""
+        """Evaluate the assertions, and return whether one failed. Record the outputs (null: an expected failure left it
+        without a value). Raises RunBlockError.
+        """
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
@@ -289,7 +291,7 @@ class RunBlockExecutor(Struct):
         return has_failed
 
     def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
-        """Destroy the resources of the runs, latest first; `report_teardown` gets each last run."""
+        """Destroy the resources of each state, latest first; `report_teardown` gets the name of its last apply run."""
         problems: list[Diagnostic] = []
         for applied_module in reversed(self._applied_modules.values()):
             report_teardown(applied_module.run)

@@ -248,7 +248,7 @@ def _replace_module(module: Module, path: tuple[str, ...], override: Override, p
 
 
 def _create_output_module(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
-    """Return a module with only outputs, with the values of the override."""
+    """Return a module without resources and checks; its outputs have the values of the override."""
     output_expressions = _get_overridden_outputs(override, problems)
     for name in output_expressions:
         if name not in call.module.outputs:
@@ -293,7 +293,7 @@ class OverridingProvider:
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
-        inner_requests = [r for r in requests if self._find_values(r.address) is None]
+        inner_requests = [r for r in requests if self._find_values(r.address) is None]  # not overridden
         answers = iter(self._inner.read(inner_requests) if inner_requests else [])
         return [
             next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)

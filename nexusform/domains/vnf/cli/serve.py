@@ -71,10 +71,10 @@ def serve_sol003(arguments: ServeArguments) -> int:
     planned = list_planned_grants(saved.plan)
     files = ConfinedFileAccess(context.confinement.get_operator_confinement(arguments.packages))
     try:
-        packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])
+        packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])  # by id
         journal = GrantJournal(arguments.plan, saved.digest)
         server = GrantServer((host, port), planned, journal, packages, token, tls)
-    except OSError as problem:
+    except OSError as problem:  # of the folder, of FILE.grants or of the address
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
         return 1
     # shutdown() waits for serve_forever(), so it runs in a thread of its own.

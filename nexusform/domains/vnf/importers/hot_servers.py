@@ -120,7 +120,7 @@ def build_placement_rules(
                 "has no effect across members."
             )
             group.notes.add_warning(group.node, IGNORED, detail)
-        elif group.policy:
+        elif group.policy:  # an invalid one ("") was reported
             is_affinity, is_hard = _POLICIES[group.policy]
             rules.append(
                 PlacementRule(
@@ -238,7 +238,7 @@ class _ScalingGroupSizes(NamedTuple):
 def compute_group_repetition(
     template: Template, resource: tuple[str, Node], outer: ResourceRepetition
 ) -> ResourceRepetition:
-    """Return the repetition of a group's resource."""
+    """Return the repetition of a group's resource: the sizes of the group times those of the groups around it."""
     name, body = resource
     if body.get_node("type").text == "OS::Heat::ResourceGroup":
         count_node = get_resource_properties(body).get_node("count")
@@ -276,6 +276,7 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     members = next(size for size in (desired, min_size, 1) if size is not None)
     for contradiction in _describe_contradictions(members, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
+    # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
     return _ScalingGroupSizes(minimum, maximum, members, is_explicit, desired_node)
 
@@ -312,15 +313,15 @@ _SOFTWARE_VNIC_TYPES: Final = ("normal", "baremetal", "smart-nic")
 def add_server_vdu(
     reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
 ) -> None:
-    """Add one kind of server and its scheduler hints."""
+    """Add a kind of server as a VDU with its scheduler hints; report a repeated or invalid name, a missing number."""
     notes = template.notes
-    outer_name = template.scope.rpartition("/")[2] or repeat.group
+    outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
     vdu_name = name
     if name not in reading.known_vdus:  # a VDU may have the name of the group of its server
         vdu_name = next(
             (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
         )
-    if vdu_name in reading.vdus:
+    if vdu_name in reading.vdus:  # prefix the resource around it, or add the line
         vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
         if vdu_name in reading.vdus:
             notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
@@ -349,7 +350,7 @@ def add_server_vdu(
         image=get_text(image),
     )
     reading.scaling_groups[vdu_name] = repeat.group
-    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
+    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):  # without a number in the VNFD
         text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
     _add_group_membership(reading, template, vdu_name, properties, hints)
@@ -381,7 +382,7 @@ def _add_group_membership(
     elif hints:
         nearest_hints = hints[-1]
         reading.members.append((vdu_name, nearest_hints.value, nearest_hints.node, nearest_hints.notes))
-        if nearest_hints.notes is not notes:
+        if nearest_hints.notes is not notes:  # a nested template must use its parameter
             detail = f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 

@@ -70,7 +70,7 @@ def find_descriptor(document: Node) -> Node | None:
         for key, part in wrapper.list_fields():
             if _strip_yang_prefix(key) != _DESCRIPTOR:
                 continue
-            descriptor = next(part.list_items(), part)
+            descriptor = next(part.list_items(), part)  # the first of a list, or the only one
             if any(not descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
                 return descriptor
     return None
@@ -85,7 +85,7 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
 
 
 def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a descriptor in one of its flavours; findings are added to `notes`."""
+    """Parse the VNF of a descriptor in one of its flavours, empty without one; add findings to `notes`."""
     bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
     flavour = _select_flavour(descriptor, flavour_id, notes)
     for unit in descriptor.get_node("kdu").list_items():
@@ -102,9 +102,10 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
             profiles.setdefault(name, profile)
     levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
-    sizes = {level.name: level.sizes for level in levels}.get(default, {})
+    numbers = {level.name: level.sizes for level in levels}.get(default, {})
     vdus = tuple(
-        _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes) for name, body in bodies.items()
+        _build_vdu(name, body, descriptor, profiles.get(name), numbers.get(name), notes)
+        for name, body in bodies.items()
     )
     return Vnf(
         vdus=vdus,
@@ -166,7 +167,7 @@ def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
 ) -> Vdu:
     """Return a VDU with its numbers of VMs; `level` is the number at the default level, None without one."""
-    minimum, maximum = 0, None
+    minimum, maximum = 0, None  # None: no limit
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
     else:
@@ -189,7 +190,7 @@ def _build_vdu(
 
 
 def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU from the referenced descriptions."""
+    """Return the processors, memory and disk of a VDU from the referenced descriptions; None is unknown."""
     computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
     compute_reference = body.get_node("virtual-compute-desc")
     compute_name = _get_name(compute_reference)
@@ -242,17 +243,17 @@ def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> It
     """Yield the instantiation levels of the flavour: numbers of VMs by VDU, and scale levels by aspect."""
     bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
     for name, body in bodies.items():
-        sizes: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
             number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, 1)
-            if vdu:
-                sizes[vdu] = number
-        scale: dict[str, int] = {}
+            if vdu:  # an unknown VDU ("") is reported
+                numbers[vdu] = number
+        scale_levels: dict[str, int] = {}
         for part in body.get_node("scaling-info").list_items():
             level = parse_count_or_default(part.get_node("scale-level"), context.notes, 0)
-            scale[_get_name(part.get_node("scaling-aspect-id"))] = level
-        yield InstantiationLevel(name, scale, sizes, Origin(context.notes.file, body.line))
+            scale_levels[_get_name(part.get_node("scaling-aspect-id"))] = level
+        yield InstantiationLevel(name, scale_levels, numbers, Origin(context.notes.file, body.line))
 
 
 def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings) -> str:

@@ -156,7 +156,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 
 def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk of a VDU from the capabilities of either version."""
+    """Return the processors, memory and disk (None: unknown) of a VDU from its SOL001 or older nfv_compute."""
     compute = body.get_node("capabilities", "virtual_compute")
     if not compute.get_node("properties").is_absent:
         compute = compute.get_node("properties")
@@ -176,7 +176,7 @@ def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> 
     parts = list_bodies(compute.get_node("virtual_local_storage"))
     nodes = (topology.get_value(part, "size_of_storage") for part in parts)
     sizes = [size for node in nodes if (size := _parse_storage(node, notes)) is not None]
-    return VduSize(number, memory or None, sum(sizes) if sizes else None)
+    return VduSize(number, memory or None, sum(sizes) if sizes else None)  # a memory of 0 is no size
 
 
 def _parse_memory(node: Node, notes: DocumentFindings) -> float | None:
@@ -234,7 +234,7 @@ def _list_placement_rules(
         is_standard = kind in _RULES
         rule = (_RULES[kind], True) if is_standard else parse_legacy_placement(name, body, topology, notes)
         if rule is None:
-            continue
+            continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
         targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
         scope, label = MACHINE, "tacker.Placement"
@@ -247,7 +247,7 @@ def _list_placement_rules(
             continue
         if not is_affinity:
             _report_small_minimums(name, targets, topology, notes)
-        if scope:
+        if scope:  # an invalid scope ("") is reported already
             origin = Origin(notes.file, body.line)
             yield PlacementRule(name, is_affinity, is_hard, scope, targets, origin, label=label)
 
@@ -358,9 +358,9 @@ def _list_legacy_aspects(
         default_node = topology.get_value(figures, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
         step = max(parse_count_or_default(topology.get_value(figures, "increment"), notes, 1), 1)
-        levels = max((maximum or 0) - initial, 0) // step
+        levels = max((maximum or 0) - initial, 0) // step  # number of steps to the maximum
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
-        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})
+        initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})  # given ones stay
         bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
         yield ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
 
@@ -368,7 +368,7 @@ def _list_legacy_aspects(
 def parse_legacy_placement(
     name: str, body: Node, topology: Topology, notes: DocumentFindings
 ) -> tuple[bool, bool] | None:
-    """Return (is affinity, is hard) of a Placement policy, with defaults; None for any other."""
+    """Return (is affinity, is hard) of a Placement policy, by default both; None for other and invalid policies."""
     if topology.get_standard_type(body) != _PLACEMENT:
         return None
     policy = topology.get_value(body, "properties", "policy")
@@ -493,7 +493,7 @@ def _list_scaling_aspects(
             if not deltas_by_vdu:
                 detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 notes.add_warning(part, IGNORED, detail)
-                order = []
+                order = []  # its deltas are not reported too
             known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
             for delta in order:
                 if delta not in known_deltas:
@@ -502,7 +502,7 @@ def _list_scaling_aspects(
                     notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
-                ids = order or list(vdu_deltas.amounts)
+                ids = order or list(vdu_deltas.amounts)  # without step_deltas, all in their order
                 steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
             yield ScalingAspect(name, maximum, tuple(steps), Origin(notes.file, part.line))
 
@@ -511,31 +511,31 @@ def _list_scaling_aspects(
 
 
 def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:
-    """Return the instantiation levels, and the name of the default one ("" = none)."""
-    sizes: dict[str, dict[str, int]] = {}
+    """Return the instantiation levels, and the name of the default one: a single level is it; "" = none."""
+    numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology, notes)
-        numbers = _parse_counts(body.get_node("properties", "levels"), "number_of_instances", topology, notes)
-        for level, number in numbers.items():
-            sizes.setdefault(level, {}).update(dict.fromkeys(targets, number))
-    scales: dict[str, dict[str, int]] = {}
+        levels_node = body.get_node("properties", "levels")
+        for level, number in _parse_counts(levels_node, "number_of_instances", topology, notes).items():
+            numbers.setdefault(level, {}).update(dict.fromkeys(targets, number))
+    scale_levels: dict[str, dict[str, int]] = {}  # by instantiation level: scale level by aspect
     origins: dict[str, Origin] = {}
     default = ""
     for _, body in _select_policies(topology, "InstantiationLevels"):
         default = topology.get_value(body, "properties", "default_level").text or default
         for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(notes.file, part.line)
-            scales[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology, notes)
+            scale_levels[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology, notes)
         if default and default not in origins:
             detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
             notes.add_warning(body.get_node("properties", "default_level"), IGNORED, detail)
             default = ""
-    names = list(dict.fromkeys([*origins, *sizes]))
+    names = list(dict.fromkeys([*origins, *numbers]))
     if not default and len(names) == 1:
         default = names[0]
     default_origin = Origin(notes.file, 1)
     levels = tuple(
-        InstantiationLevel(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
+        InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origins.get(name, default_origin))
         for name in names
     )
     return levels, default

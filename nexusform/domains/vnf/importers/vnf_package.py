@@ -61,7 +61,7 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
         for flavour in list_flavours(document.content):
             flavours.setdefault(flavour, document)
         has_vdus = any(kind.lower().endswith(_VDU_TYPES) for kind in _list_node_types(document))
-        if has_vdus or _get_flavour(document):
+        if has_vdus or _get_flavour(document):  # an older document without a flavour ("") may declare VDUs
             flavours.setdefault(_get_flavour(document), document)
     flavour = _select_flavour(flavour_id, sorted(flavours) or _list_hot_folders(source.names))
     vnfd = _join_documents(flavours.get(flavour), definitions)
@@ -221,10 +221,10 @@ def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the files imported by a document."""
     for item in get_list(content, "imports"):
         body = item
-        if isinstance(item, dict) and "file" not in item and len(item) == 1:
+        if isinstance(item, dict) and "file" not in item and len(item) == 1:  # NAME: FILE
             body = next(iter(item.values()))
         name = body.get("file") if isinstance(body, dict) else body
-        if isinstance(name, str) and "://" not in name:
+        if isinstance(name, str) and "://" not in name:  # a URL is not in the package
             yield name
 
 
@@ -252,7 +252,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    return ""
+    return ""  # the document without a name has any flavour
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:

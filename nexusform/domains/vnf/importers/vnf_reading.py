@@ -41,7 +41,7 @@ class ParsedVnf(Struct, frozen=True):
 
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
-    """Read and merge the documents. Never raises for invalid input."""
+    """Read and merge the documents; the result has all findings. Never raises for invalid input."""
     notes = DocumentFindings(VNFD)
     descriptor = Vnf()
     template = HotVnf(Vnf(), ())
@@ -59,7 +59,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     else:
         vnf = template.vnf
     problems = list(chain.from_iterable(document_notes.findings for document_notes in all_notes))
-    if not vnf.vdus and not has_errors(problems):
+    if not vnf.vdus and not has_errors(problems):  # an error may explain the missing VDUs
         name = VNFD if sources.vnfd is not None else BASE_HOT
         detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
@@ -144,36 +144,34 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of both documents; duplicates are taken from the VNFD, and contradictions are reported.
+    """Return the rules of both documents without duplicates in the HOT file; report contradictions.
 
-    A duplicate is contained in a rule of the VNFD: for more VDUs, and as strict. A VNFD allows one VM per location.
+    A HOT rule is a duplicate if a VNFD rule of its kind and scope has all its VDUs and is as hard, or harder.
     """
     hot_rules = list(hot.rules)
-    rules: list[PlacementRule] = []
     # The maximum number of VMs per VDU over all instantiation levels.
-    levels = ["", *(level.name for level in descriptor.levels)]
-    maximum: dict[str, int] = {}
+    levels = ["", *(level.name for level in descriptor.levels)]  # "": the default one
+    maximum_numbers: dict[str, int] = {}
     for level in levels:
         for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
-            maximum[vdu] = max(maximum.get(vdu, 0), number)
+            maximum_numbers[vdu] = max(maximum_numbers.get(vdu, 0), number)
     for rule in descriptor.rules:
         overlapping_rules = [
             other for other in hot_rules if rule.scope == other.scope and set(rule.vdus) & set(other.vdus)
         ]
         for other in overlapping_rules:
-            if _is_contradicting_rule(rule, other, maximum):
+            if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
-            if is_as_strict and set(other.vdus) <= set(rule.vdus):
+            is_covered_kind = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+            if is_covered_kind and set(other.vdus) <= set(rule.vdus):
                 hot_rules.remove(other)
-        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
+        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
                 f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
                 "group there. nexusform applies it; Heat alone does not."
             )
             _add_contradiction(rule.origin, detail, notes)
-        rules.append(rule)
-    return (*rules, *hot_rules)
+    return (*descriptor.rules, *hot_rules)
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:

@@ -264,7 +264,7 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 
 
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
-    """Return the hard rules violated by these numbers of VMs on a site with this many machines and racks."""
+    """Return the hard rules with too few locations for these numbers of VMs, or contradicted by another rule."""
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
     hard_rules = [rule for rule in vnf.rules if rule.is_hard]
@@ -272,8 +272,9 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     for rule in anti_affinity_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location
-        if vms > max(maximum, 1):
+        if vms > max(maximum, 1):  # one VM violates nothing
             unmet_rules.append(UnmetRule(rule, vms, maximum))
+    # An affinity rule keeps VMs on one location, but an anti-affinity rule allows fewer of them there.
     for separating_rule, joining_rule in product(anti_affinity_rules, hard_rules):
         is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
         shared = count_vms({*separating_rule.vdus} & {*joining_rule.vdus}, numbers)

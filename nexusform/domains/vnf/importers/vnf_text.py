@@ -16,7 +16,7 @@ _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
-    if has_errors(stream.findings):
+    if has_errors(stream.findings):  # perhaps only for the "..." lines of an excerpt
         cleaned_text, lines = clear_ellipsis_lines(text)
         cleaned_stream = parse_yaml(notes.file, cleaned_text)
         if not has_errors(cleaned_stream.findings):

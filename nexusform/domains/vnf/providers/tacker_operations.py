@@ -107,7 +107,7 @@ class OperationRunner(Struct, frozen=True):
             if state == _FAILED_TEMP:
                 retries += 1
                 self._resolve_failed_operation(operation_id, operation, retries)
-                pause = _FIRST_PAUSE
+                pause = _FIRST_PAUSE  # as for a new operation
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
             clock.sleep(pause)
@@ -208,7 +208,7 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
     """Yield the VNFCs of an instance, each with its zone and its order of creation."""
-    ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}
+    ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")
         index = metadata.get("vdu_idx")
@@ -270,10 +270,10 @@ def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts:
     if not host:
         is_other_zone = zone not in ("", vnfc.get("availability_zone"))
         if not names_hosts and not is_other_zone:
-            return dict(vnfc)
+            return dict(vnfc)  # its zone is as planned, and Nova selected the host
         unknown = {"machine": "", "rack": zone, "availability_zone": zone, "numa_cells": None}
         return {**vnfc, **unknown, "provenance": "observed"}
     location = {"machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}
     if vnfc.get("machine") == host:
-        location = {"provenance": "observed"}
+        location = {"provenance": "observed"}  # rack and zone are known better
     return {**vnfc, **location}

@@ -125,7 +125,7 @@ class TackerProvider(FixedIdentity):
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Create a VNF and scale it to its levels. Raises ProviderProblem."""
+        """Create a VNF, or resume an interrupted creation, and scale it to its levels. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         owner = _build_owner_id(request.key)
@@ -180,7 +180,7 @@ class TackerProvider(FixedIdentity):
         instance_id = get_text(request.prior, "vnf_instance_id")
         instance = runner.read_instance(instance_id) if instance_id else None
         if instance is None:
-            return
+            return  # deleted already, or never created
         instance = self._finish_running(runner, instance, request)
         if instance.is_instantiated:
             kind = "GRACEFUL" if self._options.is_graceful else "FORCEFUL"
@@ -188,7 +188,10 @@ class TackerProvider(FixedIdentity):
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
-        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted."""
+        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted.
+
+        A VNF without an instance, or with one not instantiated, is absent.
+        """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
         instance_id = get_text(known, "vnf_instance_id")
@@ -201,7 +204,9 @@ class TackerProvider(FixedIdentity):
             return ReadResult(None, is_observed=True)
         runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
         if is_running(runner.find_latest_operation(instance.id)):
-            return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
+            return ReadResult(
+                {**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False
+            )  # still changing
         if not instance.is_instantiated:
             return ReadResult(None, is_observed=True)
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
@@ -259,7 +264,7 @@ class TackerProvider(FixedIdentity):
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
         """Run the healing of the VNFCs to re-create, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
-        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
+        recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)  # ids of the last read
         # Names of VNFCs to re-create: healed ones without an id in the plan.
         ids = get_mapping(planned, "vnfc_ids")
         vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")

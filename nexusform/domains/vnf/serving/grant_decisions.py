@@ -191,15 +191,15 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
-    """Build the grant: a zone per host, and the zone of each new resource."""
-    free = {vdu: list(names) for vdu, names in grant.added.items()}
+    """Build the grant: the zones (each one host), and the zone of each new resource."""
+    names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # as many as requested
     requested = _list_requested_vdus(request, "addResources")
-    zone_of = {row_id: grant.zones.get(free[vdu].pop(0), "") for row_id, vdu in requested}
-    zones = sorted({*zone_of.values()} - {""})
+    zone_by_row = {row_id: grant.zones.get(names_left[vdu].pop(0), "") for row_id, vdu in requested}
+    zones = sorted({*zone_by_row.values()} - {""})
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(zones, start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
     added = [
-        _remove_empty_members(resourceDefinitionId=row["id"], zoneId=zone_ids.get(zone_of.get(row["id"], "")))
+        _remove_empty_members(resourceDefinitionId=row["id"], zoneId=zone_ids.get(zone_by_row.get(row["id"], "")))
         for row in request.get("addResources", [])
     ]
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]

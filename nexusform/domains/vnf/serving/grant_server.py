@@ -94,9 +94,9 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT_SECONDS
 
     def handle_get(self) -> None:
-        """Send packages and their contents."""
+        """Send the list of packages, the data of one, or its contents; reject unknown paths and packages."""
         if not self._verify_access_token():
-            return
+            return  # rejected
         path = urlsplit(self.path).path.rstrip("/")
         base = next((base for base in _PACKAGES if f"{path}/".startswith(f"{base}/")), None)
         if base is None:
@@ -133,7 +133,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if path == "/token":
             self._send_token()
         elif not self._verify_access_token():
-            return
+            return  # rejected
         elif path not in _GRANTS:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
@@ -170,6 +170,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         if token and not hmac.compare_digest(password, token.encode()):
             self._reject(HTTPStatus.UNAUTHORIZED, "The client password is not the token of -token-file.")
             return
+        # Without -token-file, any token is accepted.
         self._send_json(HTTPStatus.OK, {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400})
 
     def _verify_access_token(self) -> bool:

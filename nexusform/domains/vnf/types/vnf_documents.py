@@ -104,7 +104,7 @@ def _build_request_problem(detail: str) -> Problem:
 
 
 def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
-    """Return vnfd, base_hot and nested of the package in `csar`."""
+    """Return vnfd, base_hot and nested of the package in `csar`: {} without one, or with a problem."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
@@ -271,7 +271,7 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """Return vCPUs, GiB of memory and of disk: the block's, else the documents'."""
+    """Return vCPUs, GiB of memory (None: unknown) and of disk (default: 0): the block's, else the documents'."""
     size = vdu.size
     vcpus = block.get("vcpus")
     memory = block.get("memory_gib")
@@ -284,7 +284,7 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
 
 
 def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
-    """Return the size of one VM of a VDU as a VM SKU."""
+    """Return the VM SKU of a VDU: of its block, else of its flavor, else with its size; a Problem without any."""
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context)
