@@ -134,7 +134,7 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
     for row in completed_rows:
         if row.action not in _PLACING_ACTIONS or row.certainty is None or not isinstance(row.target, Placement):
-            continue
+            continue  # removed, or without a prediction
         object_predictions = predictions.setdefault(row.address, {})
         prediction = PredictedVm(
             row.number,

@@ -206,7 +206,7 @@ def open_programs(programs: str) -> Iterator[LoopbackPrograms]:
 
 
 def read_version(program: Path, *flags: str) -> str:
-    """Return the printed version of a program, "1.34.4". Raises ProgramProblem."""
+    """Return the version printed by a program, such as "1.34.4", else "of unknown version". Raises ProgramProblem."""
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
             [program, *flags], capture_output=True, text=True, timeout=_START_SECONDS, check=False

@@ -219,7 +219,7 @@ def _name_server(token: Token) -> str:
 
 
 def _build_server_group(hint: Hint) -> Body:
-    """Build a server group with its members. A host of the hint has the maximum of them."""
+    """Build a server group with the host of each member. Anti-affinity hints name the hosts with the maximum."""
     counts = Counter(dict(hint.vms_by_machine))
     strength = "" if hint.is_hard else "soft-"
     policy = "affinity" if hint.is_affinity else "anti-affinity"

@@ -207,7 +207,7 @@ class KubeSchedulerCheck:
             self._ensure_namespace(namespace, {})
             self._running.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
         self._service = service
-        time.sleep(_SETTLE_SECONDS)
+        time.sleep(_SETTLE_SECONDS)  # the scheduler has to notice it
 
     def _create_pod(self, body: Body) -> None:
         namespace = body["metadata"]["namespace"]

@@ -183,7 +183,7 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
     """Return the CPU policy of the flavor, else of the image, "" for none. Raises ValueError if they conflict."""
     policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
     if of_image in rejected.get(policy, ()):
         raise ValueError(_format_property_conflict(_POLICY))
     return policy or of_image

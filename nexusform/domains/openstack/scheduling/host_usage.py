@@ -102,8 +102,8 @@ class NovaHostUsage(Struct, frozen=True):
         devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:
             devices_by_cell[pool.numa_node] += pool.count
-        check = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
-        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check, attempts)
+        has_devices = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
+        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, has_devices, attempts)
 
     def take_devices(self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few."""

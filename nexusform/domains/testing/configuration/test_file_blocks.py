@@ -157,7 +157,7 @@ def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]
     """Add a run block; report a name used already."""
     run = _decode_run(block, problems)
     if run is None:
-        return
+        return  # reported
     existing_run = runs.setdefault(run.name, run)
     if existing_run is not run:
         rule = "The names of run blocks must differ: later run blocks refer to them."

@@ -126,7 +126,7 @@ def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, Source
     labels = {"@testfile": file, "@testrun": run.name}
     document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
     if run.seconds is not None:
-        document["elapsed"] = round(run.seconds * 1000)
+        document["elapsed"] = round(run.seconds * 1000)  # milliseconds
     message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'
     yield create_event("test_run", message, time, test_run=document, **labels)
     for diagnostic in run.diagnostics:

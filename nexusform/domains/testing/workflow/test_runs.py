@@ -160,7 +160,7 @@ class RunBlockExecutor(Struct):
             for name, (value, origin) in variables.items()
             if origin.text != "default" or declared_variables[name].default is not None  # it has a value
         }
-        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]
+        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]  # runs set others
 
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope

@@ -147,7 +147,7 @@ class ValueOverrides(Struct, frozen=True):
         return {
             name: OverridingProvider(provider, self.resources, mocks.get(name))
             if self.resources or name in mocks
-            else provider
+            else provider  # without overrides or mocks
             for name, provider in providers.items()
         }
 

@@ -95,12 +95,12 @@ def _parse_address(text: str) -> tuple[str, int]:
     """Parse HOST:PORT, with an IPv4 address or localhost. Raises UsageError."""
     host, _, port = text.rpartition(":")
     host = {"localhost": "127.0.0.1"}.get(host, host.strip("[]"))
-    is_port = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
+    is_valid = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
     try:
         ipaddress.IPv4Address(host)
     except ValueError:
-        is_port = False
-    if not is_port:
+        is_valid = False
+    if not is_valid:
         raise click.UsageError(f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.')
     return host, int(port)
 

@@ -293,7 +293,7 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 
 
 def _parse_instance_count(template: Template, node: Node) -> int | None:
-    """Return a number of members or servers; None if it is absent or invalid."""
+    """Return a number of members or servers; None if it is absent, without a value yet, or (a warning) invalid."""
     if node.is_absent:
         return None
     value = template.resolve_value(node)
@@ -406,8 +406,8 @@ def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
     for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
-            continue
-        aspect, step = reading.policies.get(group, (group, 1))
+            continue  # no limit, or no room to grow
+        aspect, step = reading.policies.get(group, (group, 1))  # by default, one VM per step
         levels = (vdu.maximum - vdu.initial) // step
         known_aspect = aspects.get(aspect, ScalingAspect(aspect, levels, (), vdu.origin))
         steps = (*known_aspect.steps, VduScaleSteps(name, (step,)))

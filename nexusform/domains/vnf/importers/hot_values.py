@@ -138,7 +138,7 @@ def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
-    """Resolve `list_join`: the joined texts of lists."""
+    """Resolve `list_join`: the joined texts of lists; UnresolvedValue if invalid or with an unknown text."""
     match resolve_intrinsic_functions(argument, template, depth):
         case [str(separator), *lists] if lists:
             parts = list(chain.from_iterable(item if isinstance(item, list) else [item] for item in lists))

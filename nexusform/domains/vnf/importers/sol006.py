@@ -339,4 +339,4 @@ def _build_placement_rule(
     label = _strip_yang_prefix(_get_name(scope_node)).replace("_", "-")
     scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
     if scope:
-        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)
+        yield PlacementRule(name, is_affinity, True, scope, vdus, Origin(notes.file, body.line), label=label)  # hard

@@ -59,7 +59,7 @@ class Topology(Struct, frozen=True):
 
     def resolve_value(self, node: Node) -> Node:
         """Return the node with `get_input` replaced by the input's value (absent without one)."""
-        for _ in range(_MAX_DEPTH):
+        for _ in range(_MAX_DEPTH):  # an input may refer to another one
             if get_mapping(node.data).keys() != {"get_input"}:
                 return node
             name = node.data["get_input"]

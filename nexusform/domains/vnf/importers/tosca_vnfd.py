@@ -452,7 +452,7 @@ def _parse_counts(section: Node, key: str, topology: Topology, notes: DocumentFi
 
 
 def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, dict[str, _Deltas]]:
-    """Return the VMs added by the steps of each aspect to each VDU."""
+    """Return the VMs added by the steps of each aspect to each VDU. Duplicate ones are reported; the last counts."""
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text

@@ -175,8 +175,8 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
-    """Return whether the rules contradict each other for possible numbers of VMs. An affinity and an
-    anti-affinity rule conflict only with at least two shared VMs.
+    """Return whether rules for shared VDUs contradict each other: two of a kind if one is stricter; an affinity and an
+    anti-affinity rule if `maximum`, the largest numbers of VMs, allows more shared VMs than may be on one location.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)

@@ -234,7 +234,7 @@ class TackerProvider(FixedIdentity):
         return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)
 
     def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
-        """Follow the operation in progress, and return the instance after it."""
+        """Follow the operation in progress, and return the instance after it. Reject an operation not of this step."""
         latest = runner.find_latest_operation(instance.id)
         if is_running(latest):
             if request.resumed_operation is None:
@@ -337,6 +337,7 @@ def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
     identifier = get_text(latest, "id")
+    # _BEFORE and the id of the latest operation are recorded just before the healing starts.
     is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
     return is_later or resumed_operation == identifier
 

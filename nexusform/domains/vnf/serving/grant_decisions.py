@@ -288,7 +288,7 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
-    """Return the zone ids of healed VNFCs by their names in the HOT file of the standard user data."""
+    """Return the zone ids of healed VNFCs by their names in the standard user data, VDU-NUMBER; {} for others."""
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}

@@ -67,7 +67,7 @@ def _compute_levels(levels: Mapping[str, int], request: Mapping[str, Any]) -> Ma
 
 
 def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:
-    """Build the attributes of a VNF at these scale levels."""
+    """Build the attributes of a VNF at these scale levels, with placeholders for its name and locations."""
     names = ("vnfd", "flavour_id", "instantiation_level")
     attributes = {"id": "s/v", "name": "v", "scale_levels": dict(levels), **{name: snapshot[name] for name in names}}
     numbers = compute_vdu_counts(read_documents(attributes).vnf, snapshot["instantiation_level"], levels).numbers
