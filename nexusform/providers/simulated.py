@@ -292,7 +292,7 @@ class SimulatedProvider:
         return faults
 
     def _apply_delays_and_failures(self, faults: Sequence[Fault], *, after_effect: bool) -> None:
-        """Wait, and fail if a fault fails before the effect (reads have none)."""
+        """Wait, and fail by the first fault with an error before the effect, or with `after_effect` by any one."""
         for fault in faults:
             if fault.delay:
                 self._sleep(fault.delay)

@@ -66,7 +66,7 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     cases: list[Body] = []  # the differences, as recorded decisions for `nexusform conformance`
     requests = ((replay, request) for replay in replays for request in replay.requests)
     for (replay, request), hosts in zip(requests, answers[1:], strict=False):  # the time may end before the last one
-        checked += bool(request.predicted)
+        checked += bool(request.predicted)  # "": no decision of the plan
         if request.predicted not in ("", *hosts) and len(differences) < _MAX_DIFFERENCES:
             actual = next(iter(hosts), "")
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))

@@ -176,7 +176,7 @@ class KubeSchedulerCheck:
     def _sync_running_pods_with_prediction(self, scheduler: PodSpecScheduler) -> None:
         """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPodError."""
         cache = scheduler.cache
-        required: dict[tuple[PodSpec, str], int] = {}
+        required: dict[tuple[PodSpec, str], int] = {}  # number of pods by spec and node
         for group in cache.list_groups():
             required |= {(group.spec, cache.nodes[index].name): count for index, count in group.nodes.items()}
         if any(spec.is_terminating for spec, _ in required):

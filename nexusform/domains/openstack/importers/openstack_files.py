@@ -86,15 +86,14 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill the reading from the rows by file; report hosts left out.
-
-    Raises LookupError, AttributeError, TypeError and ValueError.
-    """
+    """Fill the reading; report hosts left out. Raises LookupError, AttributeError, TypeError and ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
         str(row["name"]): {
-            "policy": next(iter(_split_names(row.get("policy") or row.get("policies"))), ""),
+            "policy": next(
+                iter(_split_names(row.get("policy") or row.get("policies"))), ""
+            ),  # policies: Nova API < 2.64
             "members": sorted(_split_names(row.get("members"))),
         }
         for row in tables.get("server_groups", [])
@@ -113,7 +112,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
             continue
         values = _build_host(uuid, services[host], host, tables)
         if values["resources"].keys() & {VCPU, PCPU}:
-            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
+            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]  # of `hypervisor show`
             values["hypervisor_version"] = _read_count(details, "hypervisor_version")
             values["hypervisor_type"] = _read_first_text(row, "hypervisor_type")
             reading.hosts[host] = {**values, **_read_host_details(hostname, nodes)}
@@ -217,7 +216,7 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
 def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and values of each server with capacity on a host; report unknown flavors and NUMA cells."""
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
-    no_cells = []
+    unknown_cells = []
     for row in tables["servers"]:
         host, status = _read_first_text(row, "host"), str(row.get("status")).upper()
         if not host or status in _STATES_WITHOUT_CAPACITY:
@@ -227,7 +226,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
             detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
         flavor_values = reading.flavors.get(flavor, {})
-        amounts = {name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}
+        amounts = {name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}  # unknown: 0
         image = _read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
         request = parse_flavor(flavors[flavor], {}, properties) if flavor in flavors else FlavorRequest()
@@ -236,7 +235,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
         dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
         topology = tables.get(f"{TOPOLOGY}-{key}")
         if request.numa is not None and not topology:
-            no_cells.append(str(row["name"]))
+            unknown_cells.append(str(row["name"]))
         yield (
             key,
             {
@@ -248,13 +247,13 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
-                **({"image": image} if select_image_requests(properties) else {}),
+                **({"image": image} if select_image_requests(properties) else {}),  # others do not matter
             },
         )
-    if no_cells:
+    if unknown_cells:
         detail = (
-            f"The NUMA cells of {format_list(no_cells)} are unknown (topology-ID.json). They stay occupied after a "
-            "server that nexusform manages is removed."
+            f"The NUMA cells of {format_list(unknown_cells)} are unknown (topology-ID.json). They stay occupied after "
+            "a server that nexusform manages is removed."
         )
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 

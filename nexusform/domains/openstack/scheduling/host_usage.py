@@ -111,7 +111,6 @@ class NovaHostUsage(Struct, frozen=True):
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM; unsuitable cells and devices stay free."""
-        usage = self
         cells = self.fit_numa(request) if request.numa is not None else []  # None: do not fit
         # Nova first tries the candidate with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
         is_first_attempt = cells is not None or not self.cells
@@ -119,12 +118,12 @@ class NovaHostUsage(Struct, frozen=True):
             request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request))
         ):
             usage = replace(
-                usage,
+                self,
                 dedicated_vcpus=self.dedicated_vcpus + request.dedicated_vcpus,
                 emulator_vcpus=self.emulator_vcpus + request.emulator_vcpus,
             )
         else:
-            usage = replace(usage, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
+            usage = replace(self, fallback_vcpus=self.fallback_vcpus + request.fallback_vcpus)
         cells = cells or []
         if request.numa is not None:
             usage = replace(usage, cells=update_host_cells(self.cells, cells, request.numa.thread_policy))

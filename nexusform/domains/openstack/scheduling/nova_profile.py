@@ -192,8 +192,7 @@ class _NovaRules(NamedTuple):
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
         sku, request = demand.sku, self.get_request(demand.sku)
         for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
-            problem = get_resource(host, name).find_unit_problem(amount)
-            if problem:
+            if problem := get_resource(host, name).find_unit_problem(amount):
                 return f"{name} {amount:,}: {problem}"
         image = self.images.get(demand.constraints.image, {})
         problem = request.problem or find_unpredicted_property(image)
@@ -204,8 +203,7 @@ class _NovaRules(NamedTuple):
             return f"trait {missing[0]} is required"
         flavor = self.flavors.get(demand.sku.name, _NO_FLAVOR)
         for key, value in flavor.properties.items():
-            reason = self._check_flavor_property(key, value, host)
-            if reason:
+            if reason := self._check_flavor_property(key, value, host):
                 return reason
         if IMAGE in self.enabled and host.has_details:
             return find_image_rejection(image, host.supported_instances)

@@ -165,7 +165,7 @@ class RunBlockExecutor(Struct):
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return the variables of a run from its block, its file and the command line."""
+        """Return the variables of a run: those of its block, else of its file, else of the command line, else defaults."""
         values, problems = self._read_external_variables(configuration)
         declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():
@@ -271,9 +271,7 @@ class RunBlockExecutor(Struct):
         problems: list[Diagnostic],
         failed_outputs: frozenset[str] = frozenset(),
     ) -> bool:
-        """Evaluate the assertions, and return whether one failed. Record the outputs (null: an expected failure left it
-        without a value). Raises RunBlockError.
-        """
+        """Return whether an assertion failed. Record the outputs (`failed_outputs` as null). Raises RunBlockError."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
@@ -372,11 +370,11 @@ def filter_expected_failures(
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []
     for problem in diagnostics:
-        names: set[str] = set()
+        expected_names: set[str] = set()
         if problem.id in _CONDITION_FAILURES:
-            names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
-        if names:
-            matched_names |= names
+            expected_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
+        if expected_names:
+            matched_names |= expected_names
         elif problem.id == ID_OF_CONDITION["check"]:
             unexpected_problems.append(replace(problem, severity=Severity.ERROR))  # in a plan it is a warning
         else:

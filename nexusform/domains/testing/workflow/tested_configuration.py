@@ -173,7 +173,7 @@ def collect_value_overrides(
         for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
     ]
     mock_defaults = []
-    # Names of providers in the configuration, and their keys in the test file.
+    # Names of providers in the configuration, and their keys in the test file. Defaults apply to all objects of a type.
     for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
         mock = file.mocks.get(key)
         if mock is None:  # a real provider

@@ -62,7 +62,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group; "", and a warning, if Nova does not support it."""
+    """Return the policy of a server group (of several the first, with an error); "" and a warning without a known one."""
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
@@ -94,11 +94,11 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
     number = parse_whole_number(template.resolve_value(rule))
     if policy != ANTI_AFFINITY:
         detail = f"{_MAX_PER_HOST_RULE} is for the policy anti-affinity only; it is ignored."
-        template.notes.add_warning(rule, IGNORED, detail)
-        return 1
-    if number is not None and 1 <= number <= MAX_INSTANCES:
+    elif number is not None and 1 <= number <= MAX_INSTANCES:
         return number
-    template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
+    else:
+        detail = f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used."
+    template.notes.add_warning(rule, IGNORED, detail)
     return 1
 
 
@@ -106,7 +106,7 @@ def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], members: Sequence[tuple[str, Any, Node, DocumentFindings]]
 ) -> tuple[PlacementRule, ...]:
     """Return one rule per group with members. `members` are (VDU, resolved scheduler_hints, node, notes)."""
-    vdus_by_group: dict[ResourceReference | None, list[str]] = {}
+    vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
     for vdu, value, node, notes in members:
         vdus_by_group.setdefault(_find_group(vdu, value, node, notes, groups), []).append(vdu)
     rules = []
@@ -248,7 +248,7 @@ def compute_group_repetition(
         sizes = _ScalingGroupSizes(number, number, number, is_explicit, count_node)
     else:
         sizes = _parse_scaled_sizes(template, resource)
-    limit, outer_limit = sizes.maximum, outer.maximum
+    limit, outer_limit = sizes.maximum, outer.maximum  # None: no limit
     unknown_count = outer.unknown_count
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):

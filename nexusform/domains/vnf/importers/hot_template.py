@@ -62,7 +62,7 @@ def parse_hot(
     reading = HotReading(nested, known_vdus)
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
     documents = parse_documents(text, notes)
-    for document in documents[:1]:
+    for document in documents[:1]:  # the first one, if any
         is_vnfd = not document.get_node("tosca_definitions_version").is_absent or find_descriptor(document) is not None
         kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
         if kind:
@@ -124,7 +124,7 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
 
 
 def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Parse the repeated resource of a group."""
+    """Add the repeated resource of a group: a server, a nested template or another group; report any other one."""
     template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     repetition = compute_group_repetition(template, (name, body), context.repetition)
@@ -189,11 +189,11 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         reading.open_templates[file] = next(iter(documents), Node(None, TextPosition(1, 1)))
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}  # its parameters
     inner = Template(
-        reading.notes[file],
-        reading.open_templates[file],
-        values,
-        f"{template.scope}/{name}",
-        template.is_repeated,
-        (*template.chain, file),
+        notes=reading.notes[file],
+        root=reading.open_templates[file],
+        values=values,
+        scope=f"{template.scope}/{name}",
+        is_repeated=template.is_repeated,
+        chain=(*template.chain, file),
     )
     _add_template(reading, _ResourceContext(inner, repetition, hints, context.depth + 1))

@@ -83,7 +83,7 @@ def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:
-        return None
+        return None  # "..." counts as absent
     if isinstance(data, dict):
         if len(data) == 1:
             name, argument = next(iter(data.items()))

@@ -99,7 +99,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     for profile in flavour.get_node("vdu-profile").list_items():
         name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
         if name:
-            profiles.setdefault(name, profile)
+            profiles.setdefault(name, profile)  # the first one counts
     levels = tuple(_list_instantiation_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
     numbers = {level.name: level.sizes for level in levels}.get(default, {})
@@ -304,7 +304,7 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
     """Yield the rules of the flavour's groups and profiles."""
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
-    members: dict[str, dict[str, None]] = {name: {} for name in groups}
+    members: dict[str, dict[str, None]] = {name: {} for name in groups}  # VDUs by group, in order
     for vdu, profile in profiles.items():
         for entry in profile.get_node(_GROUP).list_items():
             node = entry if entry.text else entry.get_node("id")

@@ -156,7 +156,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 
 
 def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
-    """Return the processors, memory and disk (None: unknown) of a VDU from its SOL001 or older nfv_compute."""
+    """Return the processors, memory and disk (None: unknown) of a VDU by SOL001, or in the older nfv_compute."""
     compute = body.get_node("capabilities", "virtual_compute")
     if not compute.get_node("properties").is_absent:
         compute = compute.get_node("properties")
@@ -237,7 +237,7 @@ def _list_placement_rules(
             continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
         targets = _collect_rule_targets(name, body, topology, vdus, groups, notes)
-        scope, label = MACHINE, "tacker.Placement"
+        scope, label = MACHINE, "tacker.Placement"  # of a legacy policy
         if is_standard:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
@@ -347,17 +347,17 @@ def _list_legacy_aspects(
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in _SCALING:
             continue
-        figures = body.get_node("properties")
-        targets = body.get_node("targets").list_texts() or figures.get_node("targets").list_texts()
+        properties = body.get_node("properties")
+        targets = body.get_node("targets").list_texts() or properties.get_node("targets").list_texts()
         vdus = tuple(target for target, _ in targets if target in topology.node_names)
         if not vdus:
             notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
             continue
-        minimum = parse_count_or_default(topology.get_value(figures, "min_instances"), notes, 0)
-        maximum = parse_instance_count(topology.get_value(figures, "max_instances"), notes)
-        default_node = topology.get_value(figures, "default_instances")
+        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), notes, 0)
+        maximum = parse_instance_count(topology.get_value(properties, "max_instances"), notes)
+        default_node = topology.get_value(properties, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
-        step = max(parse_count_or_default(topology.get_value(figures, "increment"), notes, 1), 1)
+        step = max(parse_count_or_default(topology.get_value(properties, "increment"), notes, 1), 1)
         levels = max((maximum or 0) - initial, 0) // step  # number of steps to the maximum
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
         initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})  # given ones stay

@@ -48,7 +48,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     if sources.vnfd is not None:
         descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:
-        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}
+        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # VDU: whether its number is given
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
     all_notes = [notes, *template.notes]
     by_file = {document_notes.file: document_notes for document_notes in all_notes}
@@ -56,10 +56,9 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
         vnf = _add_scheduler_hints(descriptor)
     elif descriptor.vdus:
         vnf = _merge_vnfd_and_hot_file(descriptor, template, by_file)
-    else:
+    else:  # no VNFD, or one without VDUs
         vnf = template.vnf
-    problems = list(chain.from_iterable(document_notes.findings for document_notes in all_notes))
-    if not vnf.vdus and not has_errors(problems):  # an error may explain the missing VDUs
+    if not vnf.vdus and not any(has_errors(document_notes.findings) for document_notes in all_notes):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         by_file[name].add_error(TextPosition(1, 1), INVALID_DOCUMENT, detail)
@@ -146,7 +145,8 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
     """Return the rules of both documents without duplicates in the HOT file; report contradictions.
 
-    A HOT rule is a duplicate if a VNFD rule of its kind and scope has all its VDUs and is as hard, or harder.
+    A HOT rule is a duplicate if a VNFD rule of its kind and scope has all its VDUs and is at least as hard.
+    A VNFD always allows one VM per location, the strictest number.
     """
     hot_rules = list(hot.rules)
     # The maximum number of VMs per VDU over all instantiation levels.
@@ -162,8 +162,8 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            is_covered_kind = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
-            if is_covered_kind and set(other.vdus) <= set(rule.vdus):
+            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+            if is_as_strict and set(other.vdus) <= set(rule.vdus):
                 hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (

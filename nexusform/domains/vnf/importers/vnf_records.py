@@ -274,7 +274,7 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
         maximum = location_counts[rule.scope] * rule.max_per_location
         if vms > max(maximum, 1):  # one VM violates nothing
             unmet_rules.append(UnmetRule(rule, vms, maximum))
-    # An affinity rule keeps VMs on one location, but an anti-affinity rule allows fewer of them there.
+    # An affinity rule joins VMs on a location, and an anti-affinity rule of its or a wider scope separates them.
     for separating_rule, joining_rule in product(anti_affinity_rules, hard_rules):
         is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
         shared = count_vms({*separating_rule.vdus} & {*joining_rule.vdus}, numbers)

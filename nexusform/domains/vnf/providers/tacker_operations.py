@@ -230,21 +230,21 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
     names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
     matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
-    remaining = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
+    unnamed = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
     for is_same_host in (True, False):
-        for vnfc in list(remaining):
+        for vnfc in list(unnamed):
             free_names = [name for name in recorded if name not in matches]
             fitting = [name for name in free_names if _is_fitting(recorded[name], vnfc, is_same_host=is_same_host)]
             if fitting:
                 matches[fitting[0]] = vnfc
-                remaining.remove(vnfc)
-    names_hosts = has_standard_user_data(attributes)
+                unnamed.remove(vnfc)
+    names_hosts = has_standard_user_data(attributes)  # zones are ZONE:HOST
     vnfcs = {
         name: _build_vnfc(recorded[name], matches[name], names_hosts=names_hosts)
         for name in recorded
         if name in matches
     }
-    for vnfc in remaining:
+    for vnfc in unnamed:
         number = next(n for n in count() if _build_vnfc_name(attributes, vnfc, n) not in vnfcs)
         name = _build_vnfc_name(attributes, vnfc, number)
         matches[name] = vnfc
@@ -257,8 +257,7 @@ def _build_vnfc_name(attributes: Mapping[str, Any], vnfc: ObservedVnfc, number: 
 
 
 def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host: bool) -> bool:
-    is_same_vdu = vnfc["vdu"] == observed.vdu
-    return is_same_vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
+    return vnfc["vdu"] == observed.vdu and (not is_same_host or vnfc.get("machine") == observed.host != "")
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
@@ -273,7 +272,6 @@ def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts:
             return dict(vnfc)  # its zone is as planned, and Nova selected the host
         unknown = {"machine": "", "rack": zone, "availability_zone": zone, "numa_cells": None}
         return {**vnfc, **unknown, "provenance": "observed"}
-    location = {"machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}
     if vnfc.get("machine") == host:
-        location = {"provenance": "observed"}  # rack and zone are known better
-    return {**vnfc, **location}
+        return {**vnfc, "provenance": "observed"}  # in its recorded rack and zone
+    return {**vnfc, "machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}

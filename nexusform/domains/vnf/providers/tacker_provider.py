@@ -188,9 +188,8 @@ class TackerProvider(FixedIdentity):
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
-        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted.
-
-        A VNF without an instance, or with one not instantiated, is absent.
+        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted. One without an
+        instance, or not instantiated, is absent. One with a running operation, or not at its target, is not settled.
         """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
@@ -204,9 +203,7 @@ class TackerProvider(FixedIdentity):
             return ReadResult(None, is_observed=True)
         runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
         if is_running(runner.find_latest_operation(instance.id)):
-            return ReadResult(
-                {**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False
-            )  # still changing
+            return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
         if not instance.is_instantiated:
             return ReadResult(None, is_observed=True)
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)

@@ -54,7 +54,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
 
 
 def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
-    """Return the grant request of one VNF: a moved VNFC is both removed and added."""
+    """Return the grant request for the actions on VNFCs by name; a moved one is both removed and added."""
     planned_values, prior_values = change.after or {}, change.before or {}
     attributes = planned_values or prior_values
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}

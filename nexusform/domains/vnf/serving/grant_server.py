@@ -288,7 +288,7 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
     problems: list[str] = []
     for path in sorted(Path(directory).iterdir()):
         if path.suffix.lower() not in _SUFFIXES:
-            continue
+            continue  # no package
         try:
             vnfd = read_vnf_package(str(path), "", files).vnfd
         except (FileProblem, DiagnosticsError) as problem:

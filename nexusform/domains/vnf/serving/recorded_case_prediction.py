@@ -19,12 +19,12 @@ Body = dict[str, Any]
 
 
 def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> Body:
-    """Return `{operation, added, removed, constraints}`: numbers of VMs by VDU, and affinity rules of the grant.
+    """Return `{operation, added, removed, constraints}` of the grant request of a plan with this operation alone.
 
-    `snapshot` has the text `vnfd`, `flavour_id`, `instantiation_level`, and the `scale_levels` (null before
-    instantiation). `request` has the `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId`
-    and `numberOfSteps`, HEAL the number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and StopIteration if
-    a case is incomplete.
+    `added` and `removed` are numbers of VMs by VDU, `constraints` its affinity rules. `snapshot` has the text `vnfd`,
+    `flavour_id`, `instantiation_level`, and the `scale_levels` (null before instantiation). `request` has the
+    `operation` (INSTANTIATE, SCALE, HEAL or TERMINATE). SCALE has `type`, `aspectId` and `numberOfSteps`, HEAL the
+    number of `vnfcs` by VDU. Raises KeyError, TypeError, ValueError and StopIteration if a case is incomplete.
     """
     operation, levels = request["operation"], snapshot["scale_levels"]
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
@@ -39,14 +39,13 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     placements = tuple(PlacementChange(address, VM, name, actions[name], None, None, trigger="") for name in actions)
     plan = Plan(changes=(change,), placements=placements)
     grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
-    document = build_grant_requests(plan).requests[str(address)]
     constraints = [
         {
             "kind": item["affinityOrAntiAffinity"],
             "scope": item["scope"],
             "resources": dict(Counter(row["idType"] for row in item["resource"])),
         }
-        for item in document["placementConstraints"]
+        for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]
     ]
     return {
         "operation": grant.operation,

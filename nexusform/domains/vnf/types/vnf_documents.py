@@ -273,9 +273,7 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
     """Return vCPUs, GiB of memory (None: unknown) and of disk (default: 0): the block's, else the documents'."""
     size = vdu.size
-    vcpus = block.get("vcpus")
-    memory = block.get("memory_gib")
-    disk = block.get("disk_gib")
+    vcpus, memory, disk = (block.get(name) for name in ("vcpus", "memory_gib", "disk_gib"))
     return (
         size.vcpus if vcpus is None else int(vcpus),
         size.memory_gib if memory is None else round_up_to_mib(memory),
@@ -346,7 +344,7 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
         if block.get("vm_sku_name") is not None or UNKNOWN in (block.get("vcpus"), block.get("memory_gib")):
-            continue
+            continue  # a SKU has a size, and an unknown size is not missing
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
         # Only a plan knows the SKUs of flavors.
         if None in (vcpus, memory) and not _is_sized_by_flavor(vdu, block):
