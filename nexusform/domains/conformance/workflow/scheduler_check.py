@@ -54,7 +54,7 @@ class CheckTimeExceeded(Exception):
 
 
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Check the decisions on the pods of a plan. Raises ProgramCheckProblem."""
+    """Compare the nodes planned for pods with the decisions of kube-scheduler. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
     has_timed_out = False
@@ -127,7 +127,7 @@ class KubeSchedulerCheck:
                 self._sync_running_pods_with_prediction(scheduler)
                 self._compare_decision(address, outcome, scheduler)
             except UnsupportedPodError:
-                return
+                return  # not counted as checked
             self.checked.add((self._prediction, (workload, number)))
 
         run_prediction(

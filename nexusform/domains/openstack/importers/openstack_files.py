@@ -50,7 +50,7 @@ class OpenstackFiles(Struct):
 
 
 def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
-    """Read the files of one directory by name without suffix."""
+    """Parse the files of a directory by name without suffix. If one is missing or invalid, return only problems."""
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
     missing = list(filterfalse(tables.__contains__, _REQUIRED))
@@ -305,7 +305,7 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
-    pools = get_mapping(stored_pools).get("objects", stored_pools)
+    pools = get_mapping(stored_pools).get("objects", stored_pools)  # of a PciDevicePoolList, or a plain list
     return {
         "has_details": True,
         "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],

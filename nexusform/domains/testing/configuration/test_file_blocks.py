@@ -176,7 +176,7 @@ def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Express
 
 
 def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
-    """Decode a run block; None if its name is invalid."""
+    """Decode a run block; None, with a problem, if its name is invalid."""
     label = block.labels[0]
     if not check_name(label, "invalid-run-block-name", problems):
         return None
@@ -247,7 +247,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the key of the test file's provider to use for each provider name of the configuration."""
+    """Return the keys of providers of the file by the names of those they replace; {} for none, or (error) no map."""
     if attribute is None:
         return {}
     expression = attribute.expression

@@ -160,12 +160,12 @@ class RunBlockExecutor(Struct):
             for name, (value, origin) in variables.items()
             if origin.text != "default" or declared_variables[name].default is not None  # it has a value
         }
-        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]  # runs set others
+        return values, [p for p in problems if p.id not in (_MISSING, _UNDECLARED)]  # checked by each run
 
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
     ) -> tuple[dict[str, Value], list[Diagnostic]]:
-        """Return the variables of a run: those of its block, else of its file, else of the command line, else defaults."""
+        """Return the variables of a run: of its block, else of its file, else from outside, else the default."""
         values, problems = self._read_external_variables(configuration)
         declared = configuration.root.variables
         for name, expression in {**self.file.variables, **block.variables}.items():

@@ -62,7 +62,7 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group (of several the first, with an error); "" and a warning without a known one."""
+    """Return the policy of a server group (the first of several, with an error); "", and a warning, for none."""
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
@@ -394,7 +394,7 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     ram = parse_whole_number(template.resolve_value(flavor_properties.get_node("ram")))
     return VduSize(
-        parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,
+        parse_whole_number(template.resolve_value(flavor_properties.get_node("vcpus"))) or None,  # 0 is no size
         convert_to_gib(ram) if ram else None,
         parse_whole_number(template.resolve_value(flavor_properties.get_node("disk"))),
     )

@@ -167,7 +167,7 @@ def _build_vdu(
     name: str, body: Node, descriptor: Node, profile: Node | None, level: int | None, notes: DocumentFindings
 ) -> Vdu:
     """Return a VDU with its numbers of VMs; `level` is the number at the default level, None without one."""
-    minimum, maximum = 0, None  # None: no limit
+    minimum, maximum = 0, None  # no limits
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
     else:

@@ -111,7 +111,7 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFind
             notes.add_warning(body, IGNORED, detail)
             continue
         if not kind.endswith(_VDU_TYPES):
-            continue
+            continue  # no VDU
         if name in known_names:
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" is defined twice.')
             continue
@@ -210,7 +210,7 @@ def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != _GROUP:
-            continue
+            continue  # no placement group
         description = body.get_node("description")
         if description.is_absent and body.get_node("properties", "description").is_absent:
             detail = f'the placement group "{name}" has no description, which SOL001 requires.'
@@ -419,7 +419,7 @@ def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicie
             policy = first_deltas.policy
             detail = f'the policy "{policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
             notes.add_warning(first_deltas.body, IGNORED, detail)
-    bounds: dict[str, tuple[int, int | None]] = {}
+    bounds: dict[str, tuple[int, int | None]] = {}  # filled, as `initial` is, by the older policies
     aspects = (*aspects, *_list_legacy_aspects(topology, notes, initial, bounds))
     levels, default = _parse_levels(topology, notes)
     return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)

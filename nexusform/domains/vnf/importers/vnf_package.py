@@ -192,7 +192,7 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
 
 
 def _find_entry_definitions(names: Sequence[str], read: _ReadFile) -> tuple[str, str]:
-    """Return the entry definitions and the file that names them; both "" for a package of HOT files alone."""
+    """Return the entry definitions, and the subject of messages on them; both "" for a package of HOT files alone."""
     if META in names:
         match = _ENTRY.search(read(META, META))
         if match is None:

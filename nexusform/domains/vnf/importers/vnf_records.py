@@ -252,7 +252,7 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
     for is_affinity in (True, False):
         rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
         remaining = list(dropwhile(lambda rule: count_vms(rule.vdus, numbers) > 1, rules))
-        later = [rule for rule in remaining if count_vms(rule.vdus, numbers) > 1]
+        later = [rule for rule in remaining if count_vms(rule.vdus, numbers) > 1]  # not sent, although large enough
         if later:
             small = remaining[0]
             names = ", ".join(f'"{rule.name}"' for rule in later)

@@ -115,7 +115,7 @@ class OperationRunner(Struct, frozen=True):
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
-        """Request the action for FAILED_TEMP: rollback after too many retries, fail without support of rollback."""
+        """Request the action for FAILED_TEMP: rollback after too many retries; fail if it is not possible or failed."""
         action = self.on_failure
         if action == RETRY and retries > _MAX_RETRIES:
             action = ROLLBACK
@@ -269,7 +269,7 @@ def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts:
     if not host:
         is_other_zone = zone not in ("", vnfc.get("availability_zone"))
         if not names_hosts and not is_other_zone:
-            return dict(vnfc)  # its zone is as planned, and Nova selected the host
+            return dict(vnfc)  # nothing contradicts the record
         unknown = {"machine": "", "rack": zone, "availability_zone": zone, "numa_cells": None}
         return {**vnfc, **unknown, "provenance": "observed"}
     if vnfc.get("machine") == host:

@@ -103,7 +103,7 @@ class TackerProvider(FixedIdentity):
             )
         instance = matches[0]
         values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
-        return ObjectKey(resource_type, str(values["id"]), 0), _add_observed_vnfcs(values, instance)
+        return ObjectKey(resource_type, str(values["id"]), creation=0), _add_observed_vnfcs(values, instance)
 
     def list_warnings(self) -> list[Problem]:
         """Return a warning about an unverified server."""
@@ -158,7 +158,7 @@ class TackerProvider(FixedIdentity):
         return _build_result({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
 
     def update(self, request: ChangeRequest) -> ChangeResult:
-        """Scale a VNF, then heal the VNFCs to re-create. Raises ProviderProblem."""
+        """Scale a VNF, then heal the VNFCs to re-create; to release capacity, only scale in. Raises ProviderProblem."""
         planned = _require_planned_vnf(request)
         runner = self._build_runner(request)
         instance_id = get_text(planned, "vnf_instance_id")
@@ -269,7 +269,7 @@ class TackerProvider(FixedIdentity):
         healed_ids = [recorded[name] for name in names if recorded.get(name) in existing]
         latest = runner.find_latest_operation(instance.id)
         if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
-            return
+            return  # nothing to heal any more
         # Journaled before the request: a later operation is then the one of this step.
         marker = f"{_BEFORE}{get_text(latest, 'id')}"
         runner.request.report_progress(StepProgress(operation=marker, message="healing"))
@@ -386,10 +386,10 @@ def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Pr
     if not planned.get("flavour_id"):
         yield Problem(("flavour_id",), "unsupported-vnf-change", "Tacker needs the deployment flavour: set flavour_id.")
     level = vnf.find_level(planned.get("instantiation_level"))
-    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]
+    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]  # without a number
     if missing:
         detail = (
             f"Tacker takes the number of VMs from VduInstantiationLevels only, and creates none for "
             f"{', '.join(missing)}. Add the policies InstantiationLevels and VduInstantiationLevels to the VNFD."
         )
-        yield Problem(("vnfd",), "no-instantiation-level", detail, Severity.ERROR)
+        yield Problem(("vnfd",), "no-instantiation-level", detail)
