@@ -238,7 +238,7 @@ class _PlanExecution:
         """Start steps and process results until no step can run. Calls start only if their intents are on disk."""
         while True:
             calls = self._collect_startable_calls()
-            if self._flush_journal():
+            if self._flush_journal():  # else nothing may start
                 self._adjust_queue_depth()
                 self._report_ended_steps()
                 for call in calls:

@@ -134,7 +134,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     unscaled, scale = result
     # Kubernetes' quick test of a canonical text; others are formatted anew for output.
     if quantity_format is QuantityFormat.BINARY:
-        is_canonical = (abs(unscaled) >> exponent) & 7 != 0
+        is_canonical = (abs(unscaled) >> exponent) & 7 != 0  # no multiple of 8
     else:
         digits = number.integer_digits + number.fraction
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"

@@ -111,7 +111,7 @@ class _NovaSiteReplay:
         vms = site.base.list_vms()  # before the plan
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
-        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
+        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}  # with cells, devices
         self._hosts = build_hosts_without_servers(
             self._attributes["inventory"], build_nova_settings(self._attributes), records
         )
@@ -219,10 +219,11 @@ def _name_server(token: Token) -> str:
 
 
 def _build_server_group(hint: Hint) -> Body:
-    """Build a server group with the host of each member. Anti-affinity hints name the hosts with the maximum."""
+    """Build a server group with the host of each member."""
     counts = Counter(dict(hint.vms_by_machine))
     strength = "" if hint.is_hard else "soft-"
     policy = "affinity" if hint.is_affinity else "anti-affinity"
+    # An anti-affinity hint names the hosts with the maximum number of members; without any, all have fewer.
     maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
     members = list(counts.elements())
     return {"name": hint.target, "policy": f"{strength}{policy}", "max": maximum, "members": members}

@@ -94,7 +94,7 @@ class NovaHostUsage(Struct, frozen=True):
         return self.take_devices(request.devices) is not None
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
-        """Return the NUMA cells of a VM, None if they do not fit."""
+        """Return the NUMA cells of a VM, None if they do not fit. `attempts`: number of candidates tried by Nova."""
         assert request.numa is not None, "the flavor has no NUMA cells"
         ratios = HostRatios(
             get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio

@@ -321,10 +321,10 @@ def _add_observed_vnfcs(
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
     """Return the attributes after a step. A VNFC is observed if Tacker knows its host or no machine was planned."""
     attributes = match_vnfcs(planned, instance.vnfcs)
-    hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
+    located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    observed = tuple(("vnfcs", name) for name in ids if ids[name] in hosts or not vnfcs[name].get("machine"))
+    observed = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
 
 

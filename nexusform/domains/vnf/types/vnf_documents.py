@@ -85,6 +85,7 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _parse_request_body(text: str) -> dict[str, Any] | Problem:
+    """Return the body of an instantiate request, or the problem of its text."""
     try:
         body = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
