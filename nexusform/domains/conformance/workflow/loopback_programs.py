@@ -136,7 +136,7 @@ class LoopbackPrograms:
         return self._directory / name
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
-        """Return the API server's JSON answer, {} for no object. `patch`: as "merge-patch". Raises ProgramProblem."""
+        """Return the API server's JSON answer, {} for none (404). `patch`: kind, as "merge-patch". Raises ProgramProblem."""
         try:
             answer = self._send_once(method, path, body, patch)
         except WebError as problem:
@@ -149,7 +149,7 @@ class LoopbackPrograms:
         return content
 
     def close(self) -> None:
-        """Stop all programs."""
+        """Stop all programs together; kill those still running after a time."""
         if self._client is not None:
             self._client.close()
         for process in reversed(self._processes.values()):

@@ -131,7 +131,7 @@ class _NovaSiteReplay:
         return {**self._build_site(), "servers": self._first_servers, "requests": requests}
 
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
-        """Build the case of `nexusform conformance` with a decision of Nova."""
+        """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
         for host in group["members"] if group else ():  # each of these hosts needs a member
             members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]

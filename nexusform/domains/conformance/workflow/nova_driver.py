@@ -233,8 +233,8 @@ class NovaSiteState:
         self.placement.insert(models.Allocation, rows)
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
-        """Return the resources allocated by Placement for an existing server."""
-        if has_properties(server):
+        """Return the amounts by resource class allocated by Placement for an existing server."""
+        if has_properties(server):  # Nova computes them
             spec = build_request_spec(server, str(uuid.uuid4()))
             has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]
             resources: dict[str, int] = ResourceRequest.from_request_spec(spec, has_dedicated).merged_resources()

@@ -65,10 +65,10 @@ class LocatedConformanceCase(Struct, frozen=True):
 
 
 def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedConformanceCase]:
-    """Yield the cases of a directory in the order of file names and lines; adds to `problems`."""
+    """Yield the cases of a directory in the order of file names and lines; add others to `problems`."""
     try:
         paths = sorted((*Path(directory).glob("*.jsonl"), *Path(directory).glob("*.jsonl.gz")))
-        if not paths and not Path(directory).is_dir():
+        if not paths and not Path(directory).is_dir():  # a glob of a missing directory is empty
             raise NotADirectoryError
     except OSError:
         problems.append(build_error(INVALID, f'"{directory}" is not a directory. Name one with *.jsonl files.'))
@@ -81,14 +81,14 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCo
         try:
             for number, line in enumerate(_read_lines(path), 1):
                 if not line.strip():
-                    continue
+                    continue  # an empty line
                 try:
                     yield LocatedConformanceCase(f"{path.name}:{number}", json.decode(line, type=ConformanceCase))
                 except (DecodeError, ValidationError) as problem:
                     detail = f"{path}, line {number}: {problem}. A case is one JSON object per line."
                     problems.append(build_error(INVALID, detail))
         except (OSError, EOFError, zlib.error) as problem:
-            reason = getattr(problem, "strerror", None) or "it is damaged"
+            reason = getattr(problem, "strerror", None) or "it is damaged"  # as gzip
             problems.append(build_error(INVALID, f'"{path}" cannot be read: {reason}.'))
 
 

@@ -105,7 +105,7 @@ _PLACEMENT_FIELDS: Final = ("resource_class", "traits")
 def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     for name, fields in aliases.items():
         if not isinstance(fields, Mapping):
-            continue
+            continue  # unknown
         for key in _PLACEMENT_FIELDS:
             if key in fields:
                 detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."

@@ -123,7 +123,7 @@ class TestFile(Struct, frozen=True):
 
 
 def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnostic]]:
-    """Decode a test file, and return it with its problems."""
+    """Decode a test file; return it without its invalid blocks, and the problems."""
     problems: list[Diagnostic] = []
     parts = _decode_content(body, FILE_SCHEMA, problems)
     providers: dict[str, ProviderBlock] = {}
@@ -236,12 +236,12 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
     """Return the directory and span of the module of a run; "" for the tested configuration or after errors."""
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
-        return "", None
+        return "", None  # the tested configuration
     inner_content = _decode_content(block.body, _MODULE_SCHEMA, problems)
     attribute = inner_content.attributes.get("source")
     text = evaluate_string(attribute, problems)
     if attribute is None or text is None:
-        return "", None
+        return "", None  # reported
     span = attribute.expression.span
     return (text if is_local_source(text, span, problems) else ""), span
 

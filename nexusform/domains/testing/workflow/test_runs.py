@@ -111,7 +111,7 @@ class RunBlockExecutor(Struct):
             variable = self.configuration.root.variables.get(name)
             if variable is not None:
                 value, new_problems = evaluate_test_variable(variable, expression, scope)
-            else:
+            else:  # of another module: its type is unknown here
                 value, new_problems = evaluate_expression(expression, scope)
             problems += new_problems
             if value is not None:
@@ -141,7 +141,7 @@ class RunBlockExecutor(Struct):
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
         if block.command == "apply":
-            self._applied_modules.pop(key, None)  # the latest apply comes last
+            self._applied_modules.pop(key, None)  # the latest apply comes last, and is destroyed first
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
@@ -334,7 +334,7 @@ def _evaluate_assertion(
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:
-    """Return the state predicted by the plan; values known only after apply are unknown in it."""
+    """Return the state after the plan (of refresh-only, with objects as read); computed values may be unknown in it."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
@@ -347,7 +347,7 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     instances = {
         change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
         for change in plan.changes
-        if change.after is not None and not change.deposed
+        if change.after is not None and not change.deposed  # current objects
     }
     return replace(state, instances=instances)
 

@@ -128,7 +128,7 @@ def _get_name(node: Node) -> str:
 
 
 def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[str, Node]:
-    """Return the entries of a list by id, without duplicates."""
+    """Return the entries of a list by id; report invalid and repeated ids, and leave these out."""
     entries: dict[str, Node] = {}
     for body in list_bodies(section):
         name = _get_name(body.get_node("id"))
@@ -142,7 +142,7 @@ def _collect_by_id(section: Node, noun: str, notes: DocumentFindings) -> dict[st
 
 
 def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Node | None:
-    """Return the requested deployment flavour, or the only one; None with an error if there is no such one."""
+    """Return the requested deployment flavour, or without a request the only one; otherwise None, with an error."""
     flavours = _collect_by_id(descriptor.get_node(_FLAVOUR), "deployment flavour (df)", notes)
     names_text = ", ".join(f'"{name}"' for name in flavours)
     if flavour_id in flavours:
@@ -223,7 +223,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
 
 
 def _parse_positive_number(node: Node, notes: DocumentFindings) -> float | None:
-    """Return a number above 0, also from a text; None if it is absent or invalid, with a warning."""
+    """Return a number above 0, also from a text; None if it is absent, or (a warning) invalid or too large."""
     if node.is_absent:
         return None
     try:

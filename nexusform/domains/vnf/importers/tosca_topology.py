@@ -101,7 +101,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         topology = wrapper.get_node("topology_template")
         if isinstance(topology.data, dict):
             return topology
-    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]
+    misplaced_parts = [name for name in _PARTS if name in get_mapping(document.data)]  # "node_templates" and others
     if not misplaced_parts:
         return Node(None, document.position)
     verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")

@@ -63,7 +63,7 @@ _POLICIES: Final = {"affinity": True, "anti-affinity": False}
 
 
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
-    """Parse the VNF of a VNFD; findings are added to `notes`."""
+    """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
     descriptor = next(filter(None, map(find_descriptor, documents)), None)
     if descriptor is not None:
@@ -471,7 +471,7 @@ def _warn_duplicate_deltas(
     """Warn about two policies for one aspect and VDU; the name of one may hint at the intended VDU."""
     pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
     misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
-    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))
+    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '

@@ -256,7 +256,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the document of the flavour, followed by those with its declared types; None without a document."""
+    """Return the document of the flavour, followed by those declaring its node types; None without a document."""
     if document is None:
         return None
     own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}

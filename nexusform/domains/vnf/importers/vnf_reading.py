@@ -66,7 +66,7 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 
 
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
-    """Return the VNF of a VNFD alone: Tacker makes server groups from its rules for machines."""
+    """Return the VNF of a VNFD without a HOT file: Tacker makes server groups from its rules for machines."""
     vdus = []
     for vdu in descriptor.vdus:
         machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
@@ -76,10 +76,10 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
 
 
 def _merge_vnfd_and_hot_file(descriptor: Vnf, template: HotVnf, notes: dict[str, DocumentFindings]) -> Vnf:
-    """Return the VNF of the VNFD with the additions of its HOT file."""
+    """Return the VNF of the VNFD with the additions of its HOT file; report contradictions."""
     hot = template.vnf
-    sizes = compute_vdu_counts(descriptor).numbers
-    vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), sizes[vdu.name], notes) for vdu in descriptor.vdus]
+    vnfd_numbers = compute_vdu_counts(descriptor).numbers  # of VMs by VDU
+    vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:
         if descriptor.find_vdu(hot_vdu.name) is None:
             detail = (

@@ -187,9 +187,9 @@ def is_valid_vdu_name(name: str) -> bool:
 def list_size_problems(vnf: Vnf, level: str | None, scale_levels: Mapping[str, int]) -> list[Problem]:
     """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
     problems = []
-    levels = [known_level.name for known_level in vnf.levels]
-    if level and level not in levels:
-        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, levels)}'
+    level_names = [known_level.name for known_level in vnf.levels]
+    if level and level not in level_names:
+        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, level_names)}'
         problems.append(Problem(("instantiation_level",), "unknown-vnf-size", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():

@@ -54,7 +54,7 @@ _Document = Mapping[str, Any]
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
     """Return the kind of the documents (plain data) with advice; "" if unknown."""
     for document in documents:
-        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}
+        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}  # no YANG prefix
         for is_kind, description in _KINDS:
             if is_kind(keys):
                 return description

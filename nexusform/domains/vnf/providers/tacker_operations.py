@@ -62,7 +62,7 @@ class OperationRunner(Struct, frozen=True):
         # The NFVO grants failed operations again if their ids are named.
         failed_operations = self._list_last_failed_operations(instance_id)
         failed_ids = [str(row.get("id")) for row in failed_operations if row.get("operation") == action.upper()]
-        if failed_ids and action != "terminate":
+        if failed_ids and action != "terminate":  # a termination has no parameters
             parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
             body = {**body, "additionalParams": parameters}
         try:
@@ -189,7 +189,7 @@ class VnfInstance(Struct, frozen=True):
 
 
 def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
-    """Parse a VnfInstance of the interface."""
+    """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
     info = get_mapping(document, "instantiatedVnfInfo")
     is_instantiated = document.get("instantiationState") == INSTANTIATED
     return VnfInstance(

@@ -225,7 +225,7 @@ class TackerProvider(FixedIdentity):
             candidates += [
                 instance for instance in instances if not instance.is_instantiated and instance.owner.startswith(prefix)
             ]
-        return next(iter(candidates), None)
+        return next(iter(candidates), None)  # its own one first
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
         return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)
@@ -252,7 +252,7 @@ class TackerProvider(FixedIdentity):
         for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
             difference = steps[aspect]
             if difference == 0 or (only_in and difference > 0):
-                continue
+                continue  # not to change, or not yet
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
             body: dict[str, Any] = {"type": kind, "aspectId": aspect, "numberOfSteps": abs(difference)}
             body |= _build_user_data(planned)
@@ -311,7 +311,7 @@ def _add_observed_vnfcs(
     different = {
         aspect: instance.scale_levels[aspect]
         for aspect, level in targets.items()
-        if instance.scale_levels.get(aspect, level) != level
+        if instance.scale_levels.get(aspect, level) != level  # one without a report is as planned
     }
     if different:
         observed["scale_levels"] = {**get_mapping(attributes, "scale_levels"), **different}
@@ -344,7 +344,7 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     text = planned.get(REQUEST)
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
     connections = body.get("vimConnectionInfo")
-    if isinstance(connections, list):  # as in version 1 of the interface
+    if isinstance(connections, list):  # as in version 1 of the interface: version 2 has a map by id
         body["vimConnectionInfo"] = {
             str(row.get("id") or number): {
                 name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"

@@ -107,8 +107,8 @@ def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> st
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield one constraint per rule with at least two VNFCs; existing ones are named as resources of the
-    VIM. As in Tacker, a rule without an added VNFC ends the rules of its kind.
+    """Yield one constraint per rule with at least two VNFCs, one of them added. As in Tacker, another rule ends the
+    rules of its kind. Existing VNFCs are named as resources of the VIM.
     """
     ended_kinds: set[bool] = set()
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")

@@ -140,6 +140,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             self._send_grant(path, body)
 
     def _send_grant(self, path: str, body: bytes) -> None:
+        """Decide a grant request, and send the grant with its address, or the rejection."""
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as problem:
@@ -216,13 +217,13 @@ class GrantJournal:
         self.digest = digest
         self.records: list[GrantRecord] = []
         if not self.path.exists():
-            return
+            return  # nothing was granted yet
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
             try:
                 entry = msgspec.json.decode(line, type=_JournalEntry)
             except msgspec.DecodeError:
                 continue  # the line of a run that was killed while it wrote
-            if entry.plan == digest:
+            if entry.plan == digest:  # others are of earlier plans in the same file
                 self.records.append(entry.record)
 
     def add(self, record: GrantRecord) -> None:

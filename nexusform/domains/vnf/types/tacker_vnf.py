@@ -199,7 +199,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
     if not is_set_and_known(taints):
-        return
+        return  # absent, or checked when known
     if not isinstance(taints, list):
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
@@ -253,9 +253,9 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
         location_count = unmet_rule.capacity // rule.max_per_location
-        capacity_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
+        count_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
+        capacity_text = "a VNF runs on one site" if rule.scope == "site" else count_text
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"
-        capacity_text = "a VNF runs on one site" if rule.scope == "site" else capacity_text
         text += (
             f"{limit_text}: {unmet_rule.vm_count} VMs{scale_text}, and {capacity_text}. Add machines "
             "or racks, reduce the number of VMs, or make the rule soft."
@@ -419,7 +419,7 @@ def _compute_node_labels(
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for display: VNFCs with their labels and operations."""
+    """Return an attribute for display: `vnfcs` with labels and operations, others as they are."""
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value

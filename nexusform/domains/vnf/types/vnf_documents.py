@@ -321,7 +321,7 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
 
 
 def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of the blocks alone."""
+    """Yield the problems of the vdu blocks by name, without a look at the documents."""
     for name, block in blocks.items():
         path: Path = ("vdu", name)
         yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
