@@ -164,7 +164,7 @@ def _index_tables(plan: Plan) -> dict[_PoolId, PlacementTable]:
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
-    """Return the wrong predictions of ties: the VM runs on another of the machines equally good by the rule."""
+    """Return the wrong predictions of ties: the VM runs on another machine equally good by the placement rule."""
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)

@@ -51,7 +51,7 @@ class MachineLocations:
         changed: dict[str, Any] = self._compute_location_change(site, attributes)
         for name, entries in attributes.items():
             if not isinstance(entries, dict):
-                continue
+                continue  # no map of VMs
             updated = dict(entries)
             for key, entry in entries.items():
                 location = self._compute_location_change(site, entry)

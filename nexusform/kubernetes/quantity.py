@@ -264,7 +264,7 @@ def _format_canonical(quantity: Quantity) -> str:
         while units >= 1024 and units % 1024 == 0 and suffix_index < len(_BINARY_NAMES) - 1:
             units, suffix_index = units // 1024, suffix_index + 1
         return f"{sign}{units}{_BINARY_NAMES[suffix_index]}"
-    amount, exponent = abs(quantity.nano), _NANO
+    amount, exponent = abs(quantity.nano), _NANO  # amount * 10**exponent
     while amount % 1000 == 0:
         amount, exponent = amount // 1000, exponent + 3
     if quantity.format is not QuantityFormat.EXPONENT and exponent in _DECIMAL_NAMES:

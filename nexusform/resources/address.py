@@ -154,7 +154,7 @@ def parse_pattern(text: str) -> AddressPattern:
         position = next_position
     resource_parts = parts[position:]
     if not resource_parts and module:
-        return AddressPattern(tuple(module))
+        return AddressPattern(tuple(module))  # a module
     mode: Mode = "managed"
     if resource_parts[:1] == [("name", "data")]:
         mode, resource_parts = "data", resource_parts[1:]

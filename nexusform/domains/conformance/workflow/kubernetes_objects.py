@@ -72,7 +72,7 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
 
 
 def check_pod_support(spec: PodSpec) -> None:
-    """Check the rules of a pod. Raises UnsupportedPodError."""
+    """Reject a pod with features not re-created by the check. Raises UnsupportedPodError."""
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
         "claims or volumes": any((spec.claims, spec.volumes, spec.bound_claims, spec.disks, spec.claim_count)),

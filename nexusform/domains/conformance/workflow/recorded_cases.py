@@ -96,7 +96,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
     """Yield the decompressed lines of a file. Raises OSError, EOFError and zlib.error."""
     content = io.BytesIO(read_regular(path, _MAX_BYTES))
     with gzip.open(content) if path.suffix == ".gz" else content as file:
-        while line := file.readline(_MAX_LINE + 1):
+        while line := file.readline(_MAX_LINE + 1):  # at most one byte too many
             if len(line) > _MAX_LINE:
                 raise OSError(errno.EFBIG, "a line is longer than 64 MiB")
             yield line

@@ -258,7 +258,7 @@ class KubeSchedulerCheck:
             pod = self._running.call("GET", path)
             node = pod.get("spec", {}).get("nodeName", "")
             if node or any(map(_is_unschedulable, pod.get("status", {}).get("conditions", ()))):
-                answers.append(node)
+                answers.append(node)  # "": unschedulable
             return bool(answers)
 
         self._running.wait_for(PROGRAM, is_decided, _DECISION_SECONDS)

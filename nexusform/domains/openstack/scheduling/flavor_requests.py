@@ -289,7 +289,7 @@ def _parse_number(text: str, key: str) -> int:
 
 
 def _parse_pci_aliases(text: str) -> list[tuple[str, int]]:
-    """Return (alias, count) pairs. Raises ValueError."""
+    """Return (alias, number of devices) pairs of a text such as "a:1,b:2". Raises ValueError."""
     pairs = []
     for part in split_list(text):
         match = re.fullmatch(r"(.+):\s*(\d+)", part)

@@ -118,7 +118,7 @@ def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
     for name in names:
-        if name not in (*known, None, UNKNOWN):
+        if name not in (*known, None, UNKNOWN):  # None and unknown are no names yet
             detail = (
                 f'"{name}" is not predicted.{suggest_name(name, list(known))} Predicted: {", ".join(known)}. Remove '
                 "it; placements that depend on it may then differ."

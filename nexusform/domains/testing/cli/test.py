@@ -115,6 +115,7 @@ def _render_run_details(run: RunResult, sources: Mapping[str, SourceFile], scree
 
 
 def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
+    """Write the JUnit report, if it has a path; return the problem of an unwritable file."""
     if not path:
         return []
     try:

@@ -256,7 +256,7 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):
+        if vdu in targets and node.number in range(_MINIMUM_OF_TARGETS):  # None: not given
             detail = (
                 f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
                 "Tacker asks for 2 or more."
@@ -322,7 +322,7 @@ _MEMORY_UNITS: Final = {**_BYTES, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2
 
 
 def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
-    """Return a size in whole MiB, rounded up; None without a known unit."""
+    """Return a size in whole MiB, rounded up; None without a number and a known unit, such as "4 GB"."""
     match = _SIZE_PATTERN.match(get_text(value))
     if match is None:
         return None

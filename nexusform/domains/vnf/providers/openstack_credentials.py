@@ -62,7 +62,7 @@ class Credentials(Struct, frozen=True):
 
 
 def read_credentials(confinement: Confinement) -> Credentials:
-    """Read the credentials: the cloud named by OS_CLOUD, else OS_*. Raises ProviderProblem."""
+    """Read the credentials: of the cloud named by OS_CLOUD, else of other OS_ variables. Raises ProviderProblem."""
     cloud = read_variable("OS_CLOUD")
     if cloud:
         return _read_cloud(cloud, confinement)

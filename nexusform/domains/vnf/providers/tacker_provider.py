@@ -116,7 +116,7 @@ class TackerProvider(FixedIdentity):
         return [Problem((), "unverified-server", detail, Severity.WARNING)]
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Return changes without support in Tacker."""
+        """Return the problems of changes not supported by Tacker, each with the index of its request."""
         return [
             (index, problem)
             for index, request in enumerate(requests)

@@ -175,7 +175,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         self._send_json(HTTPStatus.OK, {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400})
 
     def _verify_access_token(self) -> bool:
-        """Return whether a request has the token; otherwise reject it."""
+        """Return whether a request has the token, or the server needs none; otherwise reject it."""
         expected = f"Bearer {self.server.token}"
         given = self.headers.get("Authorization", "")
         if self.server.token and not hmac.compare_digest(given.encode(), expected.encode()):

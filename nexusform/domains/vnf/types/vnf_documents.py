@@ -255,7 +255,7 @@ def get_vm_role(name: str, block: Mapping[str, Any]) -> str:
 
 
 def format_sku(vdu: Vdu, block: Mapping[str, Any]) -> str:
-    """Return the SKU's name, or the size as text."""
+    """Return the name of the SKU or flavor of a VDU, else its size as text."""
     if block.get("vm_sku_name"):
         return str(block["vm_sku_name"])
     if _is_sized_by_flavor(vdu, block):
