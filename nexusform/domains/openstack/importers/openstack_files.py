@@ -50,7 +50,7 @@ class OpenstackFiles(Struct):
 
 
 def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
-    """Parse the files of a directory by name without suffix. If one is missing or invalid, return only problems."""
+    """Parse the files of a directory by name without suffix. If one is missing or no table, return only problems."""
     reading = OpenstackFiles()
     tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
     missing = list(filterfalse(tables.__contains__, _REQUIRED))

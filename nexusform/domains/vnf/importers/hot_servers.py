@@ -401,7 +401,7 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
-    """Return one aspect per scaling group: from its desired to its maximum size."""
+    """Return a scaling aspect per policy, else per group: its steps from the desired to the maximum size."""
     aspects: dict[str, ScalingAspect] = {}
     for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]

@@ -102,7 +102,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 
 
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Parse one resource by its type: servers, scaling groups, server groups, policies and nested templates."""
+    """Add a resource by its type: server, scaling group, server group, policy or nested template. Ignore any other."""
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
     if kind in _SERVERS:

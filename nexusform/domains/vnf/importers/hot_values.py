@@ -161,7 +161,7 @@ _INTRINSICS: Final[Mapping[str, Callable[[Any, Template, int], Any]]] = {
 
 
 def find_vdu_name(data: Any, depth: int = 0) -> str:
-    """Return the VDU in a `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
+    """Return the VDU (kind of VM) in a `get_param: [nfv, VDU, NAME, ...]` anywhere in the data, else ""."""
     if depth > _MAX_DEPTH:
         return ""
     parts: Iterable[Any] = ()

@@ -102,7 +102,7 @@ def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings
 
 
 def _list_vdus(topology: Topology, scaling: ScalingPolicies, notes: DocumentFindings) -> Iterator[Vdu]:
-    """Yield the VDUs of VMs with their numbers, without duplicates."""
+    """Yield the VDUs (kinds of VMs) with their numbers; report groups of containers, repeated and invalid names."""
     known_names: set[str] = set()
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
@@ -206,7 +206,7 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
 
 
 def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
-    """Return the VDUs of each placement group."""
+    """Return the VDUs (kinds of VMs) of each placement group; report unknown members."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != _GROUP:
@@ -401,7 +401,7 @@ class _Deltas(Struct, frozen=True):
 
 
 def parse_scaling(topology: Topology, notes: DocumentFindings) -> ScalingPolicies:
-    """Return all instance numbers from the policies."""
+    """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
     initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
@@ -468,7 +468,7 @@ def _collect_scaling_deltas(topology: Topology, notes: DocumentFindings) -> dict
 def _warn_duplicate_deltas(
     aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology, notes: DocumentFindings
 ) -> None:
-    """Warn about two policies for one aspect and VDU; the name of one may hint at the intended VDU."""
+    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU."""
     pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
     misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
     wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint
@@ -484,7 +484,7 @@ def _warn_duplicate_deltas(
 def _list_scaling_aspects(
     topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: DocumentFindings
 ) -> Iterator[ScalingAspect]:
-    """Yield the scaling aspects with the VMs added per step."""
+    """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU per step."""
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
             maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), notes, 0)

@@ -252,7 +252,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
         raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
-    return ""  # the document without a name has any flavour
+    return ""  # the document without a flavour serves every one
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:

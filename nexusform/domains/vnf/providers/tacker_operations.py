@@ -207,7 +207,7 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
-    """Yield the VNFCs of an instance, each with its zone and its order of creation."""
+    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation."""
     ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")
@@ -221,7 +221,7 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
 
 
 def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc]) -> dict[str, Any]:
-    """Return the attributes with the observed VNFCs.
+    """Return the attributes with the observed VNFCs: VMs, each of a VDU (kind of VM).
 
     VNFCs with a recorded id keep their names. Others take the free names of their VDU: first those on the
     same host, then in order of creation, then new names. Names without a VNFC are removed.
@@ -261,7 +261,7 @@ def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host
 
 
 def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
-    """Return a VNFC at its observed host, else as recorded.
+    """Return a VNFC (VM) at its observed host, else as recorded.
 
     With `names_hosts` the zones name hosts: Tacker selected another zone if one does not. The host is then unknown.
     """

@@ -259,7 +259,7 @@ class TackerProvider(FixedIdentity):
             runner.run(instance.id, "scale", body)
 
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
-        """Run the healing of the VNFCs to re-create, unless an interrupted run did."""
+        """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run did."""
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)  # ids of the last read
         # Names of VNFCs to re-create: healed ones without an id in the plan.

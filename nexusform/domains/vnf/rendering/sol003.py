@@ -54,7 +54,7 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
 
 
 def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> dict[str, Any]:
-    """Return the grant request for the actions on VNFCs by name; a moved one is both removed and added."""
+    """Return the grant request for the actions on VNFCs (VMs) by name; a moved one is both removed and added."""
     planned_values, prior_values = change.after or {}, change.before or {}
     attributes = planned_values or prior_values
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
@@ -107,8 +107,8 @@ def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> st
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield one constraint per rule with at least two VNFCs, one of them added. As in Tacker, another rule ends the
-    rules of its kind. Existing VNFCs are named as resources of the VIM.
+    """Yield one constraint per rule with at least two VNFCs (VMs), one of them added. As in Tacker, another rule ends
+    the rules of its kind. Existing VNFCs are named as resources of the VIM.
     """
     ended_kinds: set[bool] = set()
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")

@@ -272,7 +272,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
-    """Return the zone id of each added VNFC, as OpenStack reads it.
+    """Return the zone id of each added VNFC (VM) as OpenStack reads it: ZONE:HOST, or ZONE.
 
     With the standard user data each VNFC has its own zone and host. The default user data uses the zone of one
     VNFC for its whole VDU: then only a zone shared by all of them is granted, and Nova selects the host.
@@ -298,7 +298,7 @@ def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str,
 
 
 def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Group the names of VNFCs by VDU. A removed one has its name in `resource`, since its id may be another."""
+    """Group the names of VNFCs (VMs) by VDU. A removed one has its name in `resource`, since its id may be another."""
     names: dict[str, list[str]] = {}
     for resource in resources:
         name = resource["resource"]["resourceId"] if "resource" in resource else resource["id"]

@@ -373,7 +373,7 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `vnfcs`, and the ids in Tacker of the kept ones. `came` is the operation of a VNFC, absent for
+    """Return `vnfcs`, and the ids in Tacker of the kept ones. `came` is the operation of a VNFC (VM), absent for
     instantiation. Labels are derived on reading.
     """
     known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
@@ -434,7 +434,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
-    """Return a VNFC as a node of the VNF's cluster: pods run on workers."""
+    """Return a VNFC (VM) as a node of the VNF's Kubernetes cluster: pods run on workers only."""
     block = get_mapping(attributes, "vdu", vm.pool)
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
