@@ -134,7 +134,7 @@ class ApplyRecorder:
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
         """Return the key of the deposed object created or removed by a step, "" for none."""
-        if not call.keeps_old:
+        if not call.keeps_old:  # no create before destroy
             return call.deposed
         instance = self._draft.get_instance(call.change.address)
         if instance is None or instance.current is None:  # the old object is missing: none becomes deposed

@@ -299,10 +299,7 @@ _DATA: Final = "nova_object.data"
 
 
 def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of a host from its row, with objects of Nova as JSON texts.
-
-    Raises KeyError, TypeError, ValueError.
-    """
+    """Return the details of a host from its row (objects of Nova in JSON). Raises KeyError, TypeError, ValueError."""
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
     pools = get_mapping(stored_pools).get("objects", stored_pools)  # of a PciDevicePoolList, or a plain list

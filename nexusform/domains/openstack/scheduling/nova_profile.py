@@ -302,6 +302,8 @@ def _build_usage_filter(
 
 
 def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
+    """Build the filter of hosts rejected at any load. It gets the number of a machine; None accepts the machine."""
+
     def build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
         return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
 

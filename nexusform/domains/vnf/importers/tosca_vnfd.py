@@ -158,7 +158,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
 def _parse_vdu_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
     """Return the processors, memory and disk (None: unknown) of a VDU by SOL001, or in the older nfv_compute."""
     compute = body.get_node("capabilities", "virtual_compute")
-    if not compute.get_node("properties").is_absent:
+    if not compute.get_node("properties").is_absent:  # some files leave it out
         compute = compute.get_node("properties")
     legacy_compute = body.get_node("capabilities", "nfv_compute", "properties")
     if compute.is_absent and not legacy_compute.is_absent:

@@ -100,7 +100,7 @@ class TackerClient:
             rows += page
             link = _NEXT_LINK.search(answer.headers.get("link", ""))
             marker = parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
-            limit = budget.add_page(len(answer.content), marker)
+            limit = budget.add_page(len(answer.content), marker)  # "": not exceeded
             if limit:
                 raise TackerProblem(f"The list {_BASE}{path} of {self.endpoint} cannot be read: {limit}.")
             if not marker:

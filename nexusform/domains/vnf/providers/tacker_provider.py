@@ -194,7 +194,7 @@ class TackerProvider(FixedIdentity):
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
         instance_id = get_text(known, "vnf_instance_id")
-        if instance_id and request.planned is None:
+        if instance_id and request.planned is None:  # no apply was interrupted
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
         else:
@@ -234,7 +234,7 @@ class TackerProvider(FixedIdentity):
         """Follow the operation in progress, and return the instance after it. Reject an operation not of this step."""
         latest = runner.find_latest_operation(instance.id)
         if is_running(latest):
-            if request.resumed_operation is None:
+            if request.resumed_operation is None:  # no earlier run started this step
                 name = f"{latest.get('operation')} ({latest.get('operationState')})"
                 raise ProviderProblem(
                     f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
