@@ -257,7 +257,7 @@ def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> It
 
 
 def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings) -> str:
-    """Return the named default level, else the first or "". An unknown name, or none for several levels, is an error."""
+    """Return the default level, else the first or "". An unknown name, or none for several levels, is an error."""
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
     default_name = _get_name(default_node)
