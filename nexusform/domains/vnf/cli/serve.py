@@ -67,7 +67,7 @@ def serve_sol003(arguments: ServeArguments) -> int:
     saved, diagnostics = read_plan(arguments.plan, context)
     screen.print_diagnostics(tuple(diagnostics), {})
     if saved is None or has_errors(diagnostics):
-        return 1  # printed
+        return 1  # the reason is printed
     planned = list_planned_grants(saved.plan)
     files = ConfinedFileAccess(context.confinement.get_operator_confinement(arguments.packages))
     try:

@@ -191,7 +191,7 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 
 
 def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
-    """Build the grant: the zones (each one host), and the zone of each new resource."""
+    """Build the grant: the zones (ZONE:HOST or ZONE of OpenStack), and the zone of each new resource."""
     names_left = {vdu: list(names) for vdu, names in grant.added.items()}  # as many as requested
     requested = _list_requested_vdus(request, "addResources")
     zone_by_row = {row_id: grant.zones.get(names_left[vdu].pop(0), "") for row_id, vdu in requested}
