@@ -91,9 +91,7 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
     reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
         str(row["name"]): {
-            "policy": next(
-                iter(_split_names(row.get("policy") or row.get("policies"))), ""
-            ),  # policies: Nova API < 2.64
+            "policy": next(iter(_split_names(row.get("policy") or row.get("policies"))), ""),
             "members": sorted(_split_names(row.get("members"))),
         }
         for row in tables.get("server_groups", [])
