@@ -88,7 +88,7 @@ def read_agent_version(program: Path) -> str:
 
 
 def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
-    """Start the hub agent with an API server of the fleet's kinds. Raises ProgramProblem."""
+    """Start an API server with the kinds (CRDs) of KubeFleet, then its hub agent. Raises ProgramProblem."""
     files = sorted((programs / "crds").glob("*.yaml"))
     if not files:
         raise ProgramProblem(f"{programs / 'crds'} has no definitions (config/crd/bases of KubeFleet).")

@@ -267,10 +267,10 @@ def _predict_case_answer(answer: Answer, item: LocatedConformanceCase) -> tuple[
 def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
     """Count the answer to a case, or the `reason` for no answer; keep it if it is not right."""
     case = item.case
-    system = score.systems.setdefault((case.system, case.version), SystemVersionScore())
-    system.decisions += 1
-    system.errors += bool(reason)
+    counts = score.systems.setdefault((case.system, case.version), SystemVersionScore())
+    counts.decisions += 1
+    counts.errors += bool(reason)
     if not reason and case.is_right(predicted):
-        system.right += 1
+        counts.right += 1
     else:
         score.wrong.append(WrongCaseAnswer(item.place, case.system, case.version, predicted, case.decision, reason))

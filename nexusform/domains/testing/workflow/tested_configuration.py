@@ -234,7 +234,7 @@ def build_tested_configuration(
 
 
 def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:
-    """Return the module with the call at a path replaced by its overridden outputs."""
+    """Return the module with the call at a path of names replaced by overridden outputs; report an unknown name."""
     call = module.calls.get(path[0])
     if call is None:
         detail = f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
@@ -301,7 +301,7 @@ class OverridingProvider:
         ]
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
-        """Return the override values of an object ({} for a mocked provider without defaults), None for none."""
+        """Return the override values of an object: of a pattern, else of its type in a mock ({}); None without both."""
         address = parse_address(text)
         for pattern, values in self._resources:
             if pattern.is_match(address):

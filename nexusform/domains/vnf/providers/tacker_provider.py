@@ -371,7 +371,7 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
-    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]
+    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]  # since its instantiation
     if changed:
         detail = (
             f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace the VNF with "
