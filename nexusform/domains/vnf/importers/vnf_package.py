@@ -293,18 +293,18 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
     # Without a flavour it is the only folder; without such a folder, the base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
-    start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
+    prefix = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
     hot_files = filter(_is_hot_file, names)
-    relative_names = [name.removeprefix(start) for name in hot_files if name.startswith(start)]
+    relative_names = [name.removeprefix(prefix) for name in hot_files if name.startswith(prefix)]
     top_names = [name for name in relative_names if "/" not in name]
     if len(top_names) > 1:
-        files = ", ".join(f"{start}{top}" for top in top_names)
-        raise _build_error(f"{start} in it contains several files ({files}); Tacker supports one.")
+        files = ", ".join(f"{prefix}{top}" for top in top_names)
+        raise _build_error(f"{prefix} in it contains several files ({files}); Tacker supports one.")
     if not top_names:
         return None, {}
     nested: dict[str, str] = {}
     for name in sorted(set(relative_names).difference(top_names)):
         base_name = posixpath.basename(name)
         unique_name = name if base_name in nested else base_name
-        nested[unique_name] = read(f"{start}{name}", start)
-    return read(f"{start}{top_names[0]}", start), nested
+        nested[unique_name] = read(f"{prefix}{name}", prefix)
+    return read(f"{prefix}{top_names[0]}", prefix), nested
