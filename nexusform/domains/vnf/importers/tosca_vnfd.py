@@ -358,7 +358,7 @@ def _list_legacy_aspects(
         default_node = topology.get_value(properties, "default_instances")
         initial = parse_count_or_default(default_node, notes, max(minimum, 1))
         step = max(parse_count_or_default(topology.get_value(properties, "increment"), notes, 1), 1)
-        levels = max((maximum or 0) - initial, 0) // step  # number of steps to the maximum
+        levels = max((maximum or 0) - initial, 0) // step  # steps to the maximum, 0 without one
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
         initial_counts.update({**dict.fromkeys(vdus, (initial, body)), **initial_counts})  # given ones stay
         bounds.update(dict.fromkeys(vdus, (minimum, maximum)))
